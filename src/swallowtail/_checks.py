@@ -1,0 +1,93 @@
+"""Every argument check of the package. Each message says what was expected, what came, what to try."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import torch
+
+REAL = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+_REAL_NAMES = "float64, float32, bfloat16 or float16"
+
+
+def integer(name: str, value: Any, at_least: int) -> int:
+    """Return ``value`` as an int, or say why it is not one of at least ``at_least``."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name}: expected an integer ≥ {at_least}, got {value!r}")
+    if value < at_least:
+        raise ValueError(f"{name}: expected an integer ≥ {at_least}, got {value}")
+    return int(value)
+
+
+def choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
+    """Return ``value`` if it is one of ``allowed``."""
+    if value not in allowed:
+        raise ValueError(f"{name}: expected one of {', '.join(map(repr, allowed))}, got {value!r}")
+    return str(value)
+
+
+def real_dtype(name: str, dtype: torch.dtype) -> torch.dtype:
+    """Return ``dtype`` if the kernels can hold it."""
+    if dtype not in REAL:
+        hint = "pass its real part, x.real" if dtype.is_complex else "convert it, x.to(torch.float32)"
+        raise TypeError(f"{name}: expected {_REAL_NAMES}, got {dtype}; try: {hint}")
+    return dtype
+
+
+def as_tensor(name: str, value: Any, like: torch.Tensor | None = None) -> torch.Tensor:
+    """Return ``value`` as a real floating tensor; whole numbers take the dtype of ``like``."""
+    try:
+        tensor = torch.as_tensor(value, device=None if like is None else like.device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(
+            f"{name}: expected a tensor or array of real numbers, got {type(value).__name__} ({error})"
+        ) from error
+    if not tensor.dtype.is_floating_point and not tensor.dtype.is_complex:
+        tensor = tensor.to(torch.get_default_dtype() if like is None else like.dtype)
+    real_dtype(name, tensor.dtype)
+    return tensor
+
+
+def last_axis(name: str, tensor: torch.Tensor, size: int, what: str) -> None:
+    """Check that the last axis of ``tensor`` has ``size`` entries."""
+    if tensor.ndim == 0 or tensor.shape[-1] != size:
+        hint = ""
+        if tensor.ndim >= 2 and tensor.shape[-2] == size:
+            hint = f"; the axis before it is {size}: try {name}.mT"
+        raise ValueError(
+            f"{name}: expected the last axis to be {what} = {size}, got shape {tuple(tensor.shape)}{hint}"
+        )
+
+
+def same_device(**tensors: torch.Tensor) -> None:
+    """Check that all the named tensors lie on one device."""
+    devices = {name: tensor.device for name, tensor in tensors.items()}
+    if len(set(devices.values())) > 1:
+        listing = ", ".join(f"{name} on {device}" for name, device in devices.items())
+        raise ValueError(f"expected everything on one device, got {listing}; move one with .to(device)")
+
+
+def finite(name: str, tensor: torch.Tensor) -> None:
+    """Check that ``tensor`` has no NaN and no infinity."""
+    good = torch.isfinite(tensor.detach())
+    if not bool(good.all()):
+        bad = int((~good).sum())
+        raise ValueError(
+            f"{name}: expected finite numbers, got {bad} of {tensor.numel()} NaN or infinite; "
+            "try torch.nan_to_num, or look for the step that produced them"
+        )
+
+
+def fits_in_memory(what: str, n_bytes: int) -> None:
+    """Fail before allocating what this machine cannot hold."""
+    try:
+        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not a POSIX system: let the allocation decide
+        return
+    if n_bytes > available:
+        raise ValueError(
+            f"{what} needs {n_bytes / 2**30:.1f} GiB, this machine has {available / 2**30:.1f} GiB; "
+            "try a smaller n, a narrower dtype, or products with the operator itself"
+        )

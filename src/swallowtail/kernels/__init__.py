@@ -1,0 +1,141 @@
+"""The table of back ends: which exist, why one cannot run here, which one would run.
+
+Every back end is a module with the functions of `reference` (x (B, m, n), angles (B, K), eigenvalues (B, n)):
+``rotate``, ``symmetric``, ``quadratic``, ``rotate_backward``; and, but for the reference itself, ``prepare``
+for coefficients that outlive a call, ``multiply_adds`` and ``available``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+import importlib
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from swallowtail import _checks
+from swallowtail.kernels import reference
+
+NAMES = ("reference", "cpu", "gpu")
+_forced: contextvars.ContextVar[str | None] = contextvars.ContextVar("swallowtail_backend", default=None)
+
+
+def load(name: str) -> ModuleType:
+    """The module of a back end, or a RuntimeError that says why it cannot run here."""
+    module, reason = _import(name)
+    if module is None:
+        usable = [other for other, why in available_backends().items() if why is None]
+        raise RuntimeError(f"back end {name!r} was asked for but cannot run: {reason}; available: {', '.join(usable)}")
+    return module
+
+
+def available_backends() -> dict[str, str | None]:
+    """For each back end None, or the reason why it cannot run on this machine.
+
+    >>> available_backends()["reference"] is None
+    True
+    """
+    return {name: _import(name)[1] for name in NAMES}
+
+
+@functools.cache
+def _import(name: str) -> tuple[ModuleType | None, str | None]:
+    _checks.choice("backend", name, NAMES)
+    if name == "reference":
+        return reference, None
+    try:
+        module = importlib.import_module(f"swallowtail.kernels.{name}")
+    except ImportError as error:
+        return None, f"its import failed ({error})"
+    reason: str | None = module.available()
+    return (module, None) if reason is None else (None, reason)
+
+
+def select_backend(x: torch.Tensor) -> str:
+    """The name of the back end that would work on ``x`` now.
+
+    >>> select_backend(torch.zeros(3))
+    'cpu'
+    """
+    name = _forced.get()
+    if name is not None:
+        return name
+    if x.device.type == "cpu":
+        return "cpu"
+    if x.device.type == "cuda" and _import("gpu")[1] is None:
+        return "gpu"
+    return "reference"  # any device PyTorch has
+
+
+@contextlib.contextmanager
+def use_backend(name: str) -> Iterator[None]:
+    """Within the block, run this back end or raise; none is tried in its place.
+
+    >>> with use_backend("reference"):
+    ...     select_backend(torch.zeros(3))
+    'reference'
+    """
+    load(name)
+    token = _forced.set(name)
+    try:
+        yield
+    finally:
+        _forced.reset(token)
+
+
+class PreparedCache:
+    """Keeps what a back end computed from parameters until they change.
+
+    Tensors count their in-place changes, so parameters edited by an optimiser are noticed.
+    """
+
+    def __init__(self) -> None:
+        self._prepared: dict[Any, tuple[Any, Any]] = {}
+        self._bound: dict[str, tuple[Any, Any]] = {}
+
+    def get(self, backend: str, wiring: Any, angles: torch.Tensor, eigenvalues: torch.Tensor | None = None) -> Any:
+        """The back end's prepared coefficients for angles (B, K) and eigenvalues (B, n)."""
+        key = (backend, angles.dtype, angles.device, angles.shape, eigenvalues is not None)
+        state = _state(angles, eigenvalues)
+        kept = self._prepared.get(key)
+        if kept is None or kept[0] != state:
+            _checks.finite("angles", angles)
+            kept = (state, load(backend).prepare(wiring, angles, eigenvalues))
+            self._prepared[key] = kept
+        return kept[1]
+
+    def bound(
+        self, action: str, x: torch.Tensor, wiring: Any, angles: torch.Tensor, eigenvalues: torch.Tensor | None = None
+    ) -> Any:
+        """A function of x alone, where the case is the simplest one: no checks, no threads' worth of Python.
+
+        A single vector of 1024 numbers takes about a microsecond; looking everything up would take ten.
+        """
+        if (
+            not x.is_cpu
+            or x.dtype is not angles.dtype
+            or angles.ndim != 1
+            or x.shape[-1:] != (wiring.n,)
+            or not x.is_contiguous()
+            or _forced.get() is not None
+            or x.dtype not in (torch.float32, torch.float64)
+        ):
+            return None
+        state = _state(angles, eigenvalues)
+        kept = self._bound.get(action)
+        if kept is None or kept[0] != state:
+            if angles.shape[0] != wiring.n_rotations or (eigenvalues is not None and eigenvalues.shape != (wiring.n,)):
+                return None
+            rows = None if eigenvalues is None else eigenvalues[None]
+            prepared = self.get("cpu", wiring, angles[None], rows)
+            kept = (state, load("cpu").bind(wiring, action, prepared))
+            self._bound[action] = kept
+        return kept[1]
+
+
+def _state(*tensors: torch.Tensor | None) -> tuple[Any, ...]:
+    return tuple((t.data_ptr(), t._version, t.dtype) for t in tensors if t is not None)

@@ -1,0 +1,77 @@
+"""Rows over threads, and a word to the user when a kernel is being compiled."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+
+Result = TypeVar("Result")
+_pool: ThreadPoolExecutor | None = None
+_pool_size = 0
+_lock = threading.Lock()
+
+WORTH_A_THREAD = 2**19  # rotations of single vectors, about 100 µs: less than that costs more to hand over
+
+
+def over_rows(work: Callable[[int, int], Result], count: int, rotations: int) -> list[Result]:
+    """Call ``work(start, stop)`` on even pieces of ``count`` rows, on as many threads as torch uses.
+
+    Numba's own parallel loops abort the process when two Python threads enter them at once; kernels that
+    release the GIL need only this.
+    """
+    if count == 0:
+        return []
+    threads = min(torch.get_num_threads(), max(1, count * rotations // WORTH_A_THREAD), (count + 1) // 2)
+    if threads == 1:
+        return [work(0, count)]
+    pairs = (count + 1) // 2  # kernels take rows two by two
+    bounds = [min(count, 2 * (pairs * i // threads)) for i in range(threads)] + [count]
+    futures = [_executor(threads).submit(work, a, b) for a, b in zip(bounds[1:], bounds[2:], strict=False)]
+    first = work(0, bounds[1])
+    return [first, *[future.result() for future in futures]]
+
+
+def _executor(threads: int) -> ThreadPoolExecutor:
+    global _pool, _pool_size
+    with _lock:
+        if _pool is None or _pool_size < threads - 1:
+            _pool = ThreadPoolExecutor(threads - 1, thread_name_prefix="swallowtail")
+            _pool_size = threads - 1
+        return _pool
+
+
+def _forget_pool() -> None:
+    """A forked child has none of its parent's threads."""
+    global _pool, _lock
+    _pool, _lock = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)
+
+compiled: set[Any] = set()  # (kernel, dtype) that have run in this process
+_SILENCE = 1.0  # seconds a first call may take before it explains itself; a kernel from the disk cache takes less
+
+
+@contextmanager
+def compiling(kernel: str, dtype: Any) -> Iterator[None]:
+    """Say on stderr that a kernel is being compiled, if its first call in this process makes the user wait."""
+    if (kernel, dtype) in compiled:
+        yield
+        return
+    text = f"swallowtail: compiling the CPU kernel '{kernel}' for {dtype}, some seconds, once; kept on disk\n"
+    timer = threading.Timer(_SILENCE, sys.stderr.write, [text])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+    compiled.add((kernel, dtype))

@@ -1,0 +1,274 @@
+"""Butterflies on the CPU: passes of vector codelets over one or two vectors at a time, in place.
+
+With Qᵀ = S·M, where M is the product of the unscaled (fast Givens) steps and S a diagonal,
+
+    Qᵀx = S (M x)      Q x = Mᵀ (S x)      Q D Qᵀx = Mᵀ (S D S) M x
+
+so one set of coefficients serves all three. "Down" applies M, "up" applies Mᵀ.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from swallowtail.kernels import simd
+from swallowtail.kernels.simd import MAX_RADIX, as_row, butterfly_pass
+
+
+class Pass(NamedTuple):
+    """Consecutive layers done while a block is in registers."""
+
+    layer: int  # number of the first
+    stride: int  # the smallest stride between registers
+    radix: int  # how many layers have a stride between registers
+    inner: bool  # whether the layers inside a register follow
+
+
+class Plan(NamedTuple):
+    """How a butterfly of n features is cut into passes for registers of W numbers."""
+
+    n: int
+    padded: int  # a power of two, at least W; the kernels work on zero-padded scratch if it is not n
+    strides: np.ndarray  # shape: (layers,), of the padded butterfly
+    passes: tuple[Pass, ...]
+
+
+@lru_cache(maxsize=256)
+def make_plan(n: int, depth: int, width: int) -> Plan:
+    """Group the strides padded/2 … 1 into passes of at most `MAX_RADIX` strided layers, ``depth`` times."""
+    padded = max(width, 1 << (n - 1).bit_length())
+    strides = [padded >> (i + 1) for i in range(padded.bit_length() - 1)]
+    n_strided = len(strides) - (width.bit_length() - 1)
+    # The last pass of a round also holds the inner layers, so it takes as many strided ones as it can.
+    first = n_strided % MAX_RADIX if n_strided > MAX_RADIX else 0
+    sizes = ([first] if first else []) + [MAX_RADIX] * (n_strided // MAX_RADIX)
+    sizes = sizes if n_strided > MAX_RADIX else [n_strided]
+    passes, layer = [], 0
+    for _ in range(depth):
+        for index, radix in enumerate(sizes):
+            inner = index == len(sizes) - 1
+            stride = padded >> (sum(sizes[: index + 1]))
+            passes.append(Pass(layer, stride, radix, inner))
+            layer += radix + (width.bit_length() - 1 if inner else 0)
+    return Plan(n, padded, np.array(strides * depth, np.int64), tuple(passes))
+
+
+ONE, OTHER, BOTH = 0, 1, 2  # which of two vectors a row of a program works on
+
+
+def program(plan: Plan, family: str, plain: np.ndarray, scale: bool, vectors: int) -> np.ndarray:
+    """The passes of one kernel as rows (code of the shape, which vectors, stride, layer·padded).
+
+    Args:
+        plan: the passes, in the order of Qᵀ.
+        family: a key of `simd.FAMILIES`.
+        plain: for each pass, whether it takes four multiply-adds a rotation.
+        scale: whether the diagonal is applied, at the end of down or at the start of up.
+        vectors: 1, or 2 to go through the passes with two vectors at once.
+    """
+    wedge = family.endswith("wedge")
+    codes = {shape: code for code, shape in enumerate(simd.FAMILIES[family])}
+    rows: list[list[int]] = []
+
+    def add(i: int, down: bool, scaled: bool, up: bool) -> None:
+        p = plan.passes[i]
+        by_vectors = [simd.Shape(v, p.radix, p.inner, down, scaled, up, bool(plain[i]), wedge) for v in (1, 2)]
+        if by_vectors[vectors - 1] in codes:
+            choices = [(by_vectors[vectors - 1], BOTH if vectors == 2 else ONE)]
+        else:  # plain passes are rare, and compiled for one vector only
+            choices = [(by_vectors[0], ONE), (by_vectors[0], OTHER)]
+        rows.extend([codes[shape], which, p.stride, p.layer * plan.padded] for shape, which in choices)
+
+    last = len(plan.passes) - 1
+    scaled = scale and not plain[last]  # a plain pass leaves all scales at 1
+    if family == "symmetric":
+        for i in range(last):
+            add(i, True, False, False)
+        add(last, True, True, True)
+        for i in reversed(range(last)):
+            add(i, False, False, True)
+    elif family.startswith("down"):
+        for i in range(last + 1):
+            add(i, True, scaled and i == last, False)
+    else:
+        for i in reversed(range(last + 1)):
+            add(i, False, scaled and i == last, True)
+    return np.array(rows, np.int64)
+
+
+@njit(nogil=True, cache=True)
+def pack(cos, sin, strides, pass_layers, n, fast, tiny_cos, tiny_scale, T, P, S, plain):
+    """Fill the coefficients of Qᵀ = S·M. Returns False if a plain pass is needed and P has no room.
+
+    A pass is plain when a cosine in it is below ``tiny_cos`` or a running scale would fall below
+    ``tiny_scale``: range, not accuracy, is what large angles cost the fast form. A plain pass takes the
+    scales into its coefficients and sets them back to 1.
+    """
+    padded = S.shape[0]
+    S[:] = 1.0
+    start = 0
+    trial = np.empty(padded)
+    for i in range(len(plain)):
+        first, last = pass_layers[i], pass_layers[i + 1]
+        plain[i] = not fast or _scales_fall(cos, strides, first, last, start, n, tiny_cos, tiny_scale, S, trial)
+        if plain[i] and P.shape[0] == 0:
+            return False
+        for layer in range(first, last):
+            start = _pack_layer(cos, sin, strides[layer], start, n, plain[i], layer, T, P, S)
+    return True
+
+
+@njit(nogil=True, cache=True)
+def _scales_fall(cos, strides, first, last, start, n, tiny_cos, tiny_scale, S, trial):
+    trial[:] = S
+    for layer in range(first, last):
+        p = strides[layer]
+        for block in range(0, n, 2 * p):
+            for a in range(block, min(block + p, n - p)):
+                c = cos[start]
+                start += 1
+                trial[a] *= c
+                trial[a + p] *= c
+                if abs(c) < tiny_cos or abs(trial[a]) < tiny_scale or abs(trial[a + p]) < tiny_scale:
+                    return True
+    return False
+
+
+@njit(nogil=True, cache=True)
+def _pack_layer(cos, sin, p, start, n, plain, layer, T, P, S):
+    """One layer of Gᵀ = [[c, s], [−s, c]] on coordinates that carry scales S."""
+    T[layer, :] = 0.0
+    if plain:
+        for i in range(S.shape[0]):
+            P[layer, i] = S[i]
+    for block in range(0, n, 2 * p):
+        for a in range(block, min(block + p, n - p)):
+            b = a + p
+            c, s = cos[start], sin[start]
+            start += 1
+            if plain:
+                P[layer, a] = c * S[a]
+                P[layer, b] = c * S[b]
+                T[layer, a] = s * S[b]
+                T[layer, b] = -s * S[a]
+            else:
+                tangent, ratio = s / c, S[b] / S[a]
+                T[layer, a] = tangent * ratio
+                T[layer, b] = -tangent / ratio
+                S[a] *= c
+                S[b] *= c
+    if plain:
+        S[:] = 1.0
+    return start
+
+
+@njit(nogil=True, cache=True)
+def collect(accumulator, strides, n, sign, out):
+    """Read the wedge products of first coordinates, layer by layer, into the flat gradient of the angles."""
+    k = 0
+    for layer in range(len(strides)):
+        p = strides[layer]
+        for block in range(0, n, 2 * p):
+            for a in range(block, min(block + p, n - p)):
+                out[k] += sign * accumulator[layer, a]
+                k += 1
+
+
+def _driver(family):
+    """A kernel for one family of codelets. Numba keys its disk cache by the name held in the closure."""
+
+    @njit(nogil=True, cache=True)
+    def run(x, y, count, n, single, double, T, P, S, scratch):
+        size, padded = scratch.itemsize, scratch.shape[1]
+        for v in range(0, count, 2):
+            two = v + 1 < count
+            program = double if two else single
+            s0, d0 = x + v * n * size, y + v * n * size
+            s1, d1 = s0 + n * size, d0 + n * size
+            t0, t1 = d0, d1
+            if n != padded:
+                s0, s1 = _load(s0, s1, two, n, scratch)
+                t0, t1 = s0, s1
+            for i in range(program.shape[0]):
+                which = program[i, 1]
+                butterfly_pass(
+                    family, scratch, program[i, 0], s1 if which == OTHER else s0, s1, t1 if which == OTHER else t0, t1,
+                    program[i, 2], padded, T.ctypes.data, P.ctypes.data, S.ctypes.data, program[i, 3], n,
+                )  # fmt: skip
+                s0 = s0 if which == OTHER else t0
+                s1 = s1 if which == ONE else t1
+            if n != padded:
+                _store(d0, d1, two, n, scratch)
+
+    return run
+
+
+def _wedge_driver(family):
+    """Walk (y, grad) back through the rotation; ``accumulator`` (layers, padded) gains the wedge products."""
+
+    @njit(nogil=True, cache=True)
+    def run(y, grad, grad_x, count, n, program, T, P, accumulator, scratch):
+        size, padded = scratch.itemsize, scratch.shape[1]
+        rebuilt = scratch.ctypes.data
+        for v in range(count):
+            s0, s1, d1 = y + v * n * size, grad + v * n * size, grad_x + v * n * size
+            t0, t1 = rebuilt, d1
+            if n != padded:
+                s0, s1 = _load(s0, s1, True, n, scratch)
+                t0, t1 = s0, s1
+            for i in range(program.shape[0]):
+                butterfly_pass(
+                    family, scratch, program[i, 0], s0, s1, t0, t1, program[i, 2], padded,
+                    T.ctypes.data, P.ctypes.data, accumulator.ctypes.data, program[i, 3], n,
+                )  # fmt: skip
+                s0, s1 = t0, t1
+            if n != padded:
+                _store(rebuilt, d1, True, n, scratch)
+
+    return run
+
+
+down = _driver("down")  # Y = Qᵀ X: ``count`` rows of n numbers at addresses x, y
+up = _driver("up")  # Y = Q X
+symmetric = _driver("symmetric")  # Y = Q D Qᵀ X, with S D S in place of S
+down_wedge = _wedge_driver("down wedge")
+up_wedge = _wedge_driver("up wedge")
+
+
+@njit(nogil=True, cache=True)
+def weighted_squares(z, weights, out):
+    """out[v] = Σᵢ weights[i]·z[v, i]²."""
+    for v in range(z.shape[0]):
+        out[v] = _weighted_squares(z[v], weights)
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+def _weighted_squares(z, weights):
+    """Σ weights·z²; lanes may be summed in any order."""
+    total = z[0] * 0
+    for i in range(len(z)):
+        total += weights[i] * z[i] * z[i]
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _load(s0, s1, two, n, scratch):
+    """Copy one or two rows into zero-padded scratch; returns where they lie."""
+    scratch[0, :n] = as_row(s0, n, scratch)
+    scratch[0, n:] = 0
+    if two:
+        scratch[1, :n] = as_row(s1, n, scratch)
+        scratch[1, n:] = 0
+    first = scratch.ctypes.data
+    return first, first + scratch.shape[1] * scratch.itemsize
+
+
+@njit(nogil=True, cache=True)
+def _store(d0, d1, two, n, scratch):
+    as_row(d0, n, scratch)[:] = scratch[0, :n]
+    if two:
+        as_row(d1, n, scratch)[:] = scratch[1, :n]

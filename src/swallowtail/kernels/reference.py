@@ -1,0 +1,122 @@
+"""The specification: what every back end must compute, in plain differentiable PyTorch.
+
+Shapes are those of all back ends: x (B, m, n), angles (B, K), eigenvalues (B, n); B is the number of
+rotations that share one wiring, m the number of vectors each of them acts on.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from swallowtail.wiring import Wiring
+
+
+def rotate(wiring: Wiring, angles: torch.Tensor, x: torch.Tensor, transpose: bool = False) -> torch.Tensor:
+    """Q x, or Qᵀ x: on every pair (i, j) of a layer, [[c, −s], [s, c]] or its transpose."""
+    storage, x = x.dtype, _arithmetic(x)
+    angles = _arithmetic(angles)
+    indices = range(wiring.n_layers) if transpose else reversed(range(wiring.n_layers))  # Q x: Q_L first
+    for index in indices:
+        x = _rotate_layer(wiring, index, angles, x, transpose)
+    return x.to(storage)
+
+
+def symmetric(
+    wiring: Wiring, angles: torch.Tensor, eigenvalues: torch.Tensor, x: torch.Tensor
+) -> torch.Tensor:
+    """Q D Qᵀ x."""
+    w = rotate(wiring, angles, _arithmetic(x), transpose=True)
+    return rotate(wiring, angles, w * _arithmetic(eigenvalues)[:, None]).to(x.dtype)
+
+
+def quadratic(
+    wiring: Wiring, angles: torch.Tensor, eigenvalues: torch.Tensor, x: torch.Tensor
+) -> torch.Tensor:
+    """xᵀ Q D Qᵀ x, one number a vector: it stops halfway. Shape (B, m)."""
+    w = rotate(wiring, angles, _arithmetic(x), transpose=True)
+    return (w * w * _arithmetic(eigenvalues)[:, None]).sum(-1).to(x.dtype)
+
+
+def rotate_backward(
+    wiring: Wiring, angles: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, transpose: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gradients of ⟨grad, Q x⟩ with respect to x and the angles, given the output y = Q x.
+
+    d(Gx)/dθ = J G x with J = [[0, −1], [1, 0]], so an angle's gradient is the wedge product
+    g_j y_i − g_i y_j after its rotation. Walking back, y gives up each layer's input again:
+    nothing was stored on the way forward.
+    """
+    storage, y, grad, angles = y.dtype, _arithmetic(y), _arithmetic(grad), _arithmetic(angles)
+    grad_angles = torch.empty_like(angles)
+    indices = reversed(range(wiring.n_layers)) if transpose else range(wiring.n_layers)
+    for index in indices:
+        i, j = _indices(wiring, index, y.device)
+        wedge = _wedge(y, grad, i, j).sum(-2)
+        grad_angles[:, wiring.offsets[index] : wiring.offsets[index + 1]] = -wedge if transpose else wedge
+        y = _rotate_layer(wiring, index, angles, y, not transpose)
+        grad = _rotate_layer(wiring, index, angles, grad, not transpose)
+    return grad.to(storage), grad_angles
+
+
+def rotate_backward_vjp(
+    wiring: Wiring,
+    angles: torch.Tensor,
+    y: torch.Tensor,
+    grad: torch.Tensor,
+    transpose: bool,
+    cotangent_x: torch.Tensor,
+    cotangent_angles: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Second derivatives: the gradients of `rotate_backward` with respect to y, grad and angles.
+
+    `rotate_backward` walks (y, g) one way; this walks them, and their adjoints (ȳ, ḡ), the other way. It is
+    made of differentiable operations, so it gives third and higher derivatives too.
+    """
+    dtypes, y, g, angles = (y.dtype, grad.dtype), _arithmetic(y), _arithmetic(grad), _arithmetic(angles)
+    y, g = (rotate(wiring, angles, z, not transpose) for z in (y, g))
+    adjoint_y, adjoint_g = torch.zeros_like(y), _arithmetic(cotangent_x)
+    sign = -1.0 if transpose else 1.0
+    grads: list[torch.Tensor] = [angles[:, :0]] * wiring.n_layers
+    for index in range(wiring.n_layers) if transpose else reversed(range(wiring.n_layers)):
+        i, j = _indices(wiring, index, y.device)
+        # y ← Gᵀy was the step (G for the transpose); its adjoint's wedge is the angle's gradient.
+        wedge = _wedge(y, adjoint_y, i, j) + _wedge(g, adjoint_g, i, j)
+        grads[index] = -sign * wedge.sum(-2)
+        y, g, adjoint_y, adjoint_g = (
+            _rotate_layer(wiring, index, angles, z, transpose) for z in (y, g, adjoint_y, adjoint_g)
+        )
+        v = sign * cotangent_angles[:, None, wiring.offsets[index] : wiring.offsets[index + 1]]
+        adjoint_y = adjoint_y.index_add(-1, i, v * g[..., j]).index_add(-1, j, -v * g[..., i])
+        adjoint_g = adjoint_g.index_add(-1, j, v * y[..., i]).index_add(-1, i, -v * y[..., j])
+    grad_angles = torch.cat(grads, -1) if grads else torch.zeros_like(angles)
+    return adjoint_y.to(dtypes[0]), adjoint_g.to(dtypes[1]), grad_angles
+
+
+def multiply_adds(wiring: Wiring) -> int:
+    """Multiply-adds of one Q x: four a rotation, as the paper counts them."""
+    return 4 * wiring.n_rotations
+
+
+def _wedge(y: torch.Tensor, g: torch.Tensor, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
+    return g[..., j] * y[..., i] - g[..., i] * y[..., j]
+
+
+def _arithmetic(x: torch.Tensor) -> torch.Tensor:
+    """Half precision is for storage: arithmetic is float32, between layers too."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def _indices(wiring: Wiring, index: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    pairs = torch.as_tensor(wiring.layer(index), device=device)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _rotate_layer(
+    wiring: Wiring, index: int, angles: torch.Tensor, x: torch.Tensor, transpose: bool
+) -> torch.Tensor:
+    i, j = _indices(wiring, index, x.device)
+    theta = angles[:, None, wiring.offsets[index] : wiring.offsets[index + 1]]
+    c, s = torch.cos(theta), torch.sin(-theta if transpose else theta)
+    a, b = x[..., i], x[..., j]
+    x = x.index_copy(-1, i, c * a - s * b)
+    return x.index_copy(-1, j, s * a + c * b)
