@@ -15,9 +15,9 @@ _REAL_NAMES = "float64, float32, bfloat16 or float16"
 def integer(name: str, value: Any, at_least: int) -> int:
     """Return ``value`` as an int, or say why it is not one of at least ``at_least``."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name}: expected an integer ≥ {at_least}, got {value!r}")
+        raise TypeError(f"{name}: expected an integer ≥ {at_least}, got {value!r}; try int(...)")
     if value < at_least:
-        raise ValueError(f"{name}: expected an integer ≥ {at_least}, got {value}")
+        raise ValueError(f"{name}: expected an integer ≥ {at_least}, got {value}; try {at_least} or more")
     return int(value)
 
 
@@ -38,8 +38,9 @@ def real_dtype(name: str, dtype: torch.dtype) -> torch.dtype:
 
 def as_tensor(name: str, value: Any, like: torch.Tensor | None = None) -> torch.Tensor:
     """Return ``value`` as a real floating tensor; whole numbers take the dtype of ``like``."""
+    device = None if like is None or isinstance(value, torch.Tensor) else like.device
     try:
-        tensor = torch.as_tensor(value, device=None if like is None else like.device)
+        tensor = torch.as_tensor(_readable(value), device=device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(
             f"{name}: expected a tensor or array of real numbers, got {type(value).__name__} ({error})"
@@ -50,10 +51,19 @@ def as_tensor(name: str, value: Any, like: torch.Tensor | None = None) -> torch.
     return tensor
 
 
+def _readable(value: Any) -> Any:
+    """NumPy arrays of a kind that torch cannot share (read-only, reversed, big-endian) as copies that it can."""
+    if isinstance(value, torch.Tensor) or not hasattr(value, "__array__"):
+        return value
+    array = np.asarray(value)
+    shared = array.flags.writeable and array.dtype.isnative and all(s >= 0 for s in array.strides)
+    return array if shared else array.astype(array.dtype.newbyteorder("="), order="C")
+
+
 def last_axis(name: str, tensor: torch.Tensor, size: int, what: str) -> None:
     """Check that the last axis of ``tensor`` has ``size`` entries."""
     if tensor.ndim == 0 or tensor.shape[-1] != size:
-        hint = ""
+        hint = f"; try a tensor of shape (…, {size})"
         if tensor.ndim >= 2 and tensor.shape[-2] == size:
             hint = f"; the axis before it is {size}: try {name}.mT"
         raise ValueError(
@@ -66,7 +76,7 @@ def same_device(**tensors: torch.Tensor) -> None:
     devices = {name: tensor.device for name, tensor in tensors.items()}
     if len(set(devices.values())) > 1:
         listing = ", ".join(f"{name} on {device}" for name, device in devices.items())
-        raise ValueError(f"expected everything on one device, got {listing}; move one with .to(device)")
+        raise ValueError(f"expected everything on one device, got {listing}; try .to(device) on one of them")
 
 
 def finite(name: str, tensor: torch.Tensor) -> None:

@@ -68,6 +68,10 @@ class Butterfly(Wiring):
         self.n = _checks.integer("n", n, at_least=1)
         self.depth = _checks.integer("depth", depth, at_least=1)
         self.reverse = bool(reverse)
+        _checks.fits_in_memory(
+            f"one vector and the float32 angles of a butterfly with n = {self.n}, depth = {self.depth}",
+            4 * self.n + 2 * (self.n - 1) * (self.n - 1).bit_length() * self.depth,
+        )
         once = [1 << e for e in reversed(range((self.n - 1).bit_length()))] * self.depth
         self.strides: tuple[int, ...] = tuple(reversed(once) if self.reverse else once)
         self.n_layers = len(self.strides)
@@ -82,7 +86,7 @@ class Butterfly(Wiring):
 
     @cached_property
     def offsets(self) -> np.ndarray:
-        sizes = [_pairs_at_stride(self.n, p) for p in self.strides]
+        sizes = [pairs_at_stride(self.n, p) for p in self.strides]
         return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
 
     @property
@@ -146,15 +150,16 @@ class Pairs(Wiring):
         Returns:
             The wiring, and the order in which to take the sequence's angles for it.
         """
-        sequence = np.asarray(pairs, dtype=np.int64).reshape(-1, 2)
+        n = _checks.integer("n", n, at_least=1)
+        sequence = np.concatenate([_layer_array(n, k, [pair]) for k, pair in enumerate(pairs)] or [np.zeros((0, 2), np.int64)])
         level = np.zeros(n, np.int64)
         layer_of = np.zeros(len(sequence), np.int64)
         for k, (i, j) in enumerate(sequence):
             layer_of[k] = max(level[i], level[j])
             level[i] = level[j] = layer_of[k] + 1
         order = np.argsort(layer_of, kind="stable")
-        cuts = np.cumsum(np.bincount(layer_of))[:-1] if len(sequence) else []
-        return cls(n, np.split(sequence[order], cuts) if len(sequence) else []), order
+        sizes = np.bincount(layer_of) if len(sequence) else np.zeros(0, np.int64)
+        return cls(n, np.split(sequence[order], np.cumsum(sizes)[:-1]) if len(sequence) else []), order
 
     def layer(self, index: int) -> np.ndarray:
         return self.pairs[self._offsets[index] : self._offsets[index + 1]]
@@ -184,7 +189,7 @@ class Pairs(Wiring):
         return f"Pairs(n={self.n}): {self.n_layers} layers, {self.n_rotations} rotations"
 
 
-def _pairs_at_stride(n: int, p: int) -> int:
+def pairs_at_stride(n: int, p: int) -> int:
     """Count i < n with bit p clear and i + p < n."""
     whole, rest = divmod(n, 2 * p)
     return whole * p + max(0, rest - p)
@@ -192,20 +197,27 @@ def _pairs_at_stride(n: int, p: int) -> int:
 
 def _layer_array(n: int, index: int, pairs: Any) -> np.ndarray:
     """One layer as an (m, 2) array, checked."""
-    array = np.asarray(pairs)
+    try:
+        array = np.asarray(pairs)
+    except ValueError as error:
+        raise ValueError(
+            f"layer {index}: expected pairs of integers, shape (m, 2), got rows of unequal length; "
+            "try [(i, j), …] with two integers each"
+        ) from error
     if array.size == 0:
         return np.zeros((0, 2), np.int64)
     if array.ndim != 2 or array.shape[1] != 2 or not np.issubdtype(array.dtype, np.integer):
         raise ValueError(
-            f"layer {index}: expected pairs of integers, shape (m, 2), got shape {array.shape} of {array.dtype}"
+            f"layer {index}: expected pairs of integers, shape (m, 2), "
+            f"got shape {array.shape} of {array.dtype}; try [(i, j), …], one such list per layer"
         )
     if array.min() < 0 or array.max() >= n:
         bad = int(array.min() if array.min() < 0 else array.max())
-        raise ValueError(f"layer {index}: expected coordinates in 0 … {n - 1}, got {bad}")
+        raise ValueError(f"layer {index}: expected coordinates in 0 … {n - 1}, got {bad}; try n = {max(bad, 0) + 1}, or number from 0")
     values, counts = np.unique(array, return_counts=True)
     if counts.max() > 1:
         raise ValueError(
             f"layer {index}: expected disjoint pairs, got coordinate {int(values[counts.argmax()])} "
-            f"{int(counts.max())} times; put the rotations that share a coordinate into separate layers"
+            f"{int(counts.max())} times; try a layer of its own for each rotation that shares it (Pairs.from_sequence does it)"
         )
     return array.astype(np.int64)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 
 from swallowtail import _checks
@@ -29,7 +30,9 @@ def load(name: str) -> ModuleType:
     module, reason = _import(name)
     if module is None:
         usable = [other for other, why in available_backends().items() if why is None]
-        raise RuntimeError(f"back end {name!r} was asked for but cannot run: {reason}; available: {', '.join(usable)}")
+        raise RuntimeError(
+            f"back end {name!r} was asked for but cannot run: {reason}; try one of: {', '.join(usable)}"
+        )
     return module
 
 
@@ -90,26 +93,47 @@ def use_backend(name: str) -> Iterator[None]:
 class PreparedCache:
     """Keeps what a back end computed from parameters until they change.
 
-    Tensors count their in-place changes, so parameters edited by an optimiser are noticed.
+    Tensors count their in-place changes. Trainable ones are compared number by number as well, because fused
+    optimisers and edits through ``.data`` do not count; inference tensors cannot count at all.
     """
 
     def __init__(self) -> None:
-        self._prepared: dict[Any, tuple[Any, Any]] = {}
-        self._bound: dict[str, tuple[Any, Any]] = {}
+        self._prepared: dict[Any, tuple[Seen, Any]] = {}
+        self._bound: dict[str, tuple[Seen, Any]] = {}
 
-    def get(self, backend: str, wiring: Any, angles: torch.Tensor, eigenvalues: torch.Tensor | None = None) -> Any:
-        """The back end's prepared coefficients for angles (B, K) and eigenvalues (B, n)."""
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What is kept holds addresses and compiled closures: a copy starts empty.
+        return PreparedCache, ()
+
+    def get(
+        self,
+        backend: str,
+        wiring: Any,
+        angles: torch.Tensor,
+        eigenvalues: torch.Tensor | None = None,
+        sources: tuple[torch.Tensor, ...] | None = None,
+    ) -> Any:
+        """The back end's prepared coefficients for angles (B, K) and eigenvalues (B, n).
+
+        ``sources`` are the user's own tensors, if those were converted for this call: only they tell a change.
+        """
+        if sources is None:
+            sources = (angles,) if eigenvalues is None else (angles, eigenvalues)
         key = (backend, angles.dtype, angles.device, angles.shape, eigenvalues is not None)
-        state = _state(angles, eigenvalues)
         kept = self._prepared.get(key)
-        if kept is None or kept[0] != state:
+        if kept is None or not kept[0].still(sources):
             _checks.finite("angles", angles)
-            kept = (state, load(backend).prepare(wiring, angles, eigenvalues))
+            kept = (Seen(sources), load(backend).prepare(wiring, angles, eigenvalues))
             self._prepared[key] = kept
         return kept[1]
 
     def bound(
-        self, action: str, x: torch.Tensor, wiring: Any, angles: torch.Tensor, eigenvalues: torch.Tensor | None = None
+        self,
+        action: str,
+        x: torch.Tensor,
+        wiring: Any,
+        angles: torch.Tensor,
+        eigenvalues: torch.Tensor | None = None,
     ) -> Any:
         """A function of x alone, where the case is the simplest one: no checks, no threads' worth of Python.
 
@@ -123,19 +147,47 @@ class PreparedCache:
             or not x.is_contiguous()
             or _forced.get() is not None
             or x.dtype not in (torch.float32, torch.float64)
+            or (eigenvalues is not None and eigenvalues.dtype is not x.dtype)
         ):
             return None
-        state = _state(angles, eigenvalues)
+        sources = (angles,) if eigenvalues is None else (angles, eigenvalues)
         kept = self._bound.get(action)
-        if kept is None or kept[0] != state:
-            if angles.shape[0] != wiring.n_rotations or (eigenvalues is not None and eigenvalues.shape != (wiring.n,)):
+        if kept is None or not kept[0].still(sources):
+            if angles.shape[0] != wiring.n_rotations or (
+                eigenvalues is not None and eigenvalues.shape != (wiring.n,)
+            ):
                 return None
             rows = None if eigenvalues is None else eigenvalues[None]
-            prepared = self.get("cpu", wiring, angles[None], rows)
-            kept = (state, load("cpu").bind(wiring, action, prepared))
+            prepared = self.get("cpu", wiring, angles[None], rows, sources)
+            kept = (Seen(sources), load("cpu").bind(wiring, action, prepared))
             self._bound[action] = kept
         return kept[1]
 
 
-def _state(*tensors: torch.Tensor | None) -> tuple[Any, ...]:
-    return tuple((t.data_ptr(), t._version, t.dtype) for t in tensors if t is not None)
+class Seen:
+    """Tensors as they were when something was computed from them."""
+
+    def __init__(self, tensors: tuple[torch.Tensor, ...]) -> None:
+        self._state = _state(tensors)
+        # Copies to compare with, or aliases that keep the memory from being given to another tensor.
+        self._kept = [t.detach().clone() if _uncounted(t) else t.detach() for t in tensors]
+
+    def still(self, tensors: tuple[torch.Tensor, ...]) -> bool:
+        """Whether they are the same tensors with the same numbers."""
+        if self._state != _state(tensors):
+            return False
+        return all(not _uncounted(t) or _equal(kept, t.detach()) for kept, t in zip(self._kept, tensors))
+
+
+def _state(tensors: tuple[torch.Tensor, ...]) -> tuple[Any, ...]:
+    return tuple((t.data_ptr(), 0 if t.is_inference() else t._version, t.dtype, t.shape) for t in tensors)
+
+
+def _uncounted(t: torch.Tensor) -> bool:
+    return t.requires_grad or t.is_inference()
+
+
+def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if a.is_cpu and a.dtype in (torch.float32, torch.float64):
+        return np.array_equal(a.numpy(), b.numpy())  # five times as fast as torch.equal
+    return torch.equal(a, b)

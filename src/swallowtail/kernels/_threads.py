@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import torch
@@ -33,7 +34,7 @@ def over_rows(work: Callable[[int, int], Result], count: int, rotations: int) ->
         return [work(0, count)]
     pairs = (count + 1) // 2  # kernels take rows two by two
     bounds = [min(count, 2 * (pairs * i // threads)) for i in range(threads)] + [count]
-    futures = [_executor(threads).submit(work, a, b) for a, b in zip(bounds[1:], bounds[2:], strict=False)]
+    futures = [_executor(threads).submit(work, a, b) for a, b in pairwise(bounds[1:])]
     first = work(0, bounds[1])
     return [first, *[future.result() for future in futures]]
 
@@ -57,12 +58,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_pool)
 
 compiled: set[Any] = set()  # (kernel, dtype) that have run in this process
-_SILENCE = 1.0  # seconds a first call may take before it explains itself; a kernel from the disk cache takes less
+_SILENCE = (
+    1.0  # seconds a first call may take before it explains itself; a kernel from the disk cache takes less
+)
 
 
 @contextmanager
 def compiling(kernel: str, dtype: Any) -> Iterator[None]:
-    """Say on stderr that a kernel is being compiled, if its first call in this process makes the user wait."""
+    """Say on stderr that a kernel is being compiled, if its first call makes the user wait."""
     if (kernel, dtype) in compiled:
         yield
         return

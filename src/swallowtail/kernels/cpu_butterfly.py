@@ -76,7 +76,9 @@ def program(plan: Plan, family: str, plain: np.ndarray, scale: bool, vectors: in
 
     def add(i: int, down: bool, scaled: bool, up: bool) -> None:
         p = plan.passes[i]
-        by_vectors = [simd.Shape(v, p.radix, p.inner, down, scaled, up, bool(plain[i]), wedge) for v in (1, 2)]
+        by_vectors = [
+            simd.Shape(v, p.radix, p.inner, down, scaled, up, bool(plain[i]), wedge) for v in (1, 2)
+        ]
         if by_vectors[vectors - 1] in codes:
             choices = [(by_vectors[vectors - 1], BOTH if vectors == 2 else ONE)]
         else:  # plain passes are rare, and compiled for one vector only
@@ -114,7 +116,9 @@ def pack(cos, sin, strides, pass_layers, n, fast, tiny_cos, tiny_scale, T, P, S,
     trial = np.empty(padded)
     for i in range(len(plain)):
         first, last = pass_layers[i], pass_layers[i + 1]
-        plain[i] = not fast or _scales_fall(cos, strides, first, last, start, n, tiny_cos, tiny_scale, S, trial)
+        plain[i] = not fast or _scales_fall(
+            cos, strides, first, last, start, n, tiny_cos, tiny_scale, S, trial
+        )
         if plain[i] and P.shape[0] == 0:
             return False
         for layer in range(first, last):
@@ -195,8 +199,9 @@ def _driver(family):
                 t0, t1 = s0, s1
             for i in range(program.shape[0]):
                 which = program[i, 1]
+                first, to = (s1, t1) if which == OTHER else (s0, t0)
                 butterfly_pass(
-                    family, scratch, program[i, 0], s1 if which == OTHER else s0, s1, t1 if which == OTHER else t0, t1,
+                    family, scratch, program[i, 0], first, s1, to, t1,
                     program[i, 2], padded, T.ctypes.data, P.ctypes.data, S.ctypes.data, program[i, 3], n,
                 )  # fmt: skip
                 s0 = s0 if which == OTHER else t0

@@ -23,7 +23,7 @@ DOWN, UP, SYMMETRIC = 0, 1, 2
 
 @njit(nogil=True, cache=True)
 def pack(cos, sin, pairs, fast, tiny_cos, tiny_scale, T, P, S, plain):
-    """Fill the coefficients; a rotation is plain where the scales would leave the dtype's comfortable range."""
+    """Fill the coefficients; a rotation is plain where the scales would leave the dtype's safe range."""
     S[:] = 1.0
     for k in range(len(pairs)):
         i, j = pairs[k]
@@ -47,7 +47,7 @@ def run(x, y, count, n, mode, scaled, pairs, T, P, plain, diagonal, tile):
     """Y = Qᵀ X (DOWN), Q X (UP) or Q D Qᵀ X (SYMMETRIC) on ``count`` rows of n numbers at addresses x, y."""
     size, width = tile.itemsize, tile.shape[1]
     lanes = width // 2
-    few = lanes // 4  # below this a tile's lanes are mostly idle
+    few = max(2, lanes // 4)  # below this a tile's lanes are mostly idle; a single vector has no tile
     if count < few or n < lanes:
         for v in range(count):
             row = as_row(y + v * n * size, n, tile)
@@ -68,7 +68,7 @@ def run(x, y, count, n, mode, scaled, pairs, T, P, plain, diagonal, tile):
 
 
 @njit(nogil=True, cache=True)
-def run_wedge(y, grad, grad_x, count, n, transpose, pairs, T, P, plain, tile_y, tile_g, out):
+def run_wedge(y, grad, grad_x, count, n, transpose, pairs, T, P, tile_y, tile_g, out):
     """Walk (y, grad) back through the plain rotation and add the wedge products to ``out`` (K,), float64."""
     size, width = tile_y.itemsize, tile_y.shape[1]
     at_y, at_g = tile_y.ctypes.data, tile_g.ctypes.data
@@ -156,4 +156,3 @@ def _move_any(into_tile, batch, n, last, tile):
                 tile[i, v] = row[i]
             else:
                 row[i] = tile[i, v]
-

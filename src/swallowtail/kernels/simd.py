@@ -35,7 +35,10 @@ def _register_bytes() -> int:
       store <16 x float> %b, ptr %x
       ret void }"""
     codegen = cpu_target.target_context.codegen()
-    options = {"cpu": config.CPU_NAME or llvm.get_host_cpu_name(), "features": codegen._get_host_cpu_features()}
+    options = {
+        "cpu": config.CPU_NAME or llvm.get_host_cpu_name(),
+        "features": codegen._get_host_cpu_features(),
+    }
     machine = llvm.Target.from_default_triple().create_target_machine(opt=2, **options)
     code = machine.emit_assembly(llvm.parse_assembly(probe))
     return 64 if "zmm" in code else 32 if "ymm" in code else 16
@@ -63,7 +66,7 @@ class Shape(NamedTuple):
 
 
 def _family(*actions: tuple[bool, bool, bool], wedge: bool = False) -> tuple[Shape, ...]:
-    """Every shape that passes with these (down, scale, up) actions may need, and no other: each is compiled."""
+    """Every shape that passes with these (down, scale, up) actions may need: each is compiled."""
     sizes = [(radix, True) for radix in range(MAX_RADIX + 1)] + [(r, False) for r in range(1, MAX_RADIX + 1)]
     forms = [(2, True)] if wedge else [(1, False), (2, False), (1, True)]  # (vectors, plain)
     return tuple(
@@ -71,7 +74,7 @@ def _family(*actions: tuple[bool, bool, bool], wedge: bool = False) -> tuple[Sha
         for vectors, plain in forms
         for radix, inner in sizes
         for down, scale, up in actions
-        # The diagonal lies between the smallest strides of down and up; a plain pass has none to apply of its own.
+        # The diagonal lies between the smallest strides of down and up; a plain pass has no scales left.
         if not scale or (inner and (not plain or (down and up)))
     )
 
@@ -208,7 +211,7 @@ _ARGUMENTS = ("src0", "src1", "dst0", "dst1", "p", "n", "T", "P", "S", "layer", 
 
 
 @intrinsic(prefer_literal=True)
-def butterfly_pass(typingctx, family, like, code, src0, src1, dst0, dst1, p, n, T, P, S, layer, live):  # noqa: D417
+def butterfly_pass(typingctx, family, like, code, src0, src1, dst0, dst1, p, n, T, P, S, layer, live):
     """One pass over one or two vectors: every block of shape ``FAMILIES[family][code]``.
 
     Args:

@@ -1,4 +1,4 @@
-"""LLVM codelets for data-chosen pairs: a tile holds vectors feature-major, so a rotation combines two rows of lanes.
+"""LLVM codelets for data-chosen pairs: on a feature-major tile a rotation combines two rows of lanes.
 
 Any two rows cost the same, which is what pairs without a pattern need. Tiles are filled and emptied by
 transposing W×W squares in registers.

@@ -1,0 +1,35 @@
+# Two commands on a fresh machine: make demo, make test. Both set up .venv first; Python ≥ 3.11 and pip are enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test lint bench docs clean
+
+demo: $(VENV)/.ready
+	$(BIN)/python examples/digits.py
+
+test: lint
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.ready
+	$(BIN)/pip install --quiet -e ".[bench]"
+	$(BIN)/python -m benchmarks.run
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@echo "setting up $(VENV) (PyTorch, Numba and the test tools: a few minutes the first time)"
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "swallowtail needs Python 3.11 or newer, this is " + sys.version)'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis demo-output

@@ -1,0 +1,136 @@
+"""What the CPU kernels read: coefficients of Qᵀ = S·M, made from angles once and kept while those last."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from swallowtail.kernels import cpu_butterfly, cpu_pairs, simd
+from swallowtail.kernels._threads import compiling
+from swallowtail.wiring import Butterfly, Pairs, Wiring, pairs_at_stride
+
+# (smallest cosine, smallest running scale) of a fast rotation: S² D must stay a normal number.
+_RANGE = {torch.float32: (2.0**-24, 2.0**-48), torch.float64: (2.0**-60, 2.0**-400)}
+_NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
+
+
+class Coefficients(NamedTuple):
+    """What the kernels read for one rotation, Qᵀ = S·M (see `cpu_butterfly`), and for one diagonal."""
+
+    T: np.ndarray
+    P: np.ndarray
+    plain: np.ndarray  # for each pass, or for each rotation of Pairs
+    scale: np.ndarray  # S in float64
+    scale_stored: np.ndarray  # S in the kernel's dtype
+    scaled: bool  # whether S differs from 1
+    diagonal: np.ndarray | None = None  # S D S, divided by `factor`
+    factor: float = 1.0  # a power of two
+
+
+Prepared = tuple[Coefficients, ...]  # one for each of the B rotations
+
+
+def prepare(
+    wiring: Wiring,
+    angles: torch.Tensor,
+    eigenvalues: torch.Tensor | None = None,
+    *,
+    fast: bool = True,
+    rotation: Prepared | None = None,
+) -> Prepared:
+    """Coefficients of the rotations (and of the diagonals), good as long as the angles do not change.
+
+    Args:
+        wiring: who meets whom.
+        angles: shape (B, K), float32 or float64; the kernels will work in this dtype.
+        eigenvalues: shape (B, n), if Q D Qᵀ is wanted.
+        fast: two multiply-adds a rotation where the range of the scales allows it.
+        rotation: the result of an earlier call with the same angles, to add eigenvalues to.
+    """
+    if rotation is None:
+        wiring, angles, _ = forward_form(wiring, angles)
+        theta = angles.detach().to("cpu", torch.float64)
+        cos, sin = torch.cos(theta).numpy(), torch.sin(theta).numpy()
+        pack: Any = _pack_butterfly if isinstance(wiring, Butterfly) else _pack_pairs
+        rotation = tuple(pack(wiring, angles.dtype, c, s, fast) for c, s in zip(cos, sin, strict=True))
+    if eigenvalues is None:
+        return rotation
+    d = eigenvalues.detach().to("cpu", torch.float64).numpy()
+    return tuple(_with_diagonal(c, row) for c, row in zip(rotation, d, strict=True))
+
+
+def multiply_adds(wiring: Wiring, prepared: Prepared, form: str = "rotate") -> int:
+    """Multiply-adds of one vector in the kernel that runs: form "rotate", "symmetric" or "quadratic"."""
+    c = prepared[0]
+    if isinstance(wiring, Butterfly):
+        plan = plan_of(wiring, c.T.dtype)
+        bounds = [p.layer for p in plan.passes] + [len(plan.strides)]
+        in_layer = [pairs_at_stride(wiring.n, p) for p in plan.strides.tolist()]
+        sizes = np.array([sum(in_layer[a:b]) for a, b in pairwise(bounds)])
+    else:
+        sizes = np.ones(wiring.n_rotations, np.int64)
+    steps = int((sizes * np.where(c.plain, 4, 2)).sum())
+    if form == "symmetric" and isinstance(wiring, Butterfly) and wiring.reverse:
+        return 2 * (steps + wiring.n * c.scaled) + wiring.n  # two kernels, and D between them
+    if form == "symmetric":
+        return 2 * steps + wiring.n * (2 if c.factor != 1.0 else 1)
+    return steps + (2 * wiring.n if form == "quadratic" else wiring.n * c.scaled)
+
+
+def forward_form(wiring: Wiring, angles: torch.Tensor) -> tuple[Wiring, torch.Tensor, bool]:
+    """A reversed butterfly is the transpose of a plain one; the kernels know only the plain one."""
+    if isinstance(wiring, Butterfly) and wiring.reverse:
+        order = torch.from_numpy(wiring.transpose_order).to(angles.device)
+        return wiring.T, -angles[:, order], True
+    return wiring, angles, False
+
+
+def plan_of(wiring: Butterfly, dtype: np.dtype | type) -> cpu_butterfly.Plan:
+    """The passes for this machine's registers."""
+    return cpu_butterfly.make_plan(wiring.n, wiring.depth, simd.lanes(np.dtype(dtype).itemsize * 8))
+
+
+def _pack_butterfly(
+    wiring: Butterfly, dtype: torch.dtype, cos: np.ndarray, sin: np.ndarray, fast: bool
+) -> Coefficients:
+    number = _NUMPY[dtype]
+    plan = plan_of(wiring, number)
+    shape = (len(plan.strides), plan.padded)
+    T, scale = np.empty(shape, number), np.empty(plan.padded)
+    plain = np.zeros(len(plan.passes), np.bool_)
+    bounds = np.array([p.layer for p in plan.passes] + [len(plan.strides)])
+    with compiling("coefficients", dtype):
+        # Most rotations need no plain pass and so no P: try without, and allocate it if one turns up.
+        for rows in (0, shape[0]) if fast else (shape[0],):
+            P = np.empty((rows, plan.padded), number)
+            if cpu_butterfly.pack(
+                cos, sin, plan.strides, bounds, wiring.n, fast, *_RANGE[dtype], T, P, scale, plain
+            ):
+                break
+    return Coefficients(T, P, plain, scale, scale.astype(number), not plain[-1])
+
+
+def _pack_pairs(
+    wiring: Pairs, dtype: torch.dtype, cos: np.ndarray, sin: np.ndarray, fast: bool
+) -> Coefficients:
+    number = _NUMPY[dtype]
+    T, P = np.empty((wiring.n_rotations, 2), number), np.empty((wiring.n_rotations, 2), number)
+    scale, plain = np.empty(wiring.n), np.zeros(wiring.n_rotations, np.bool_)
+    with compiling("coefficients", dtype):
+        cpu_pairs.pack(cos, sin, wiring.pairs, fast, *_RANGE[dtype], T, P, scale, plain)
+    return Coefficients(T, P, plain, scale, scale.astype(number), bool(fast and (scale != 1).any()))
+
+
+def _with_diagonal(c: Coefficients, eigenvalues: np.ndarray) -> Coefficients:
+    """S D S; divided by a power of two where float32 could not hold it to full precision."""
+    number = c.T.dtype
+    diagonal = np.ones(len(c.scale))
+    diagonal[: len(eigenvalues)] = eigenvalues
+    largest, smallest = np.abs(eigenvalues).max(), np.abs(c.scale).min()
+    factor = 1.0
+    if number == np.float32 and 0 < largest * smallest**2 < 2.0**-100:
+        factor = 2.0 ** np.floor(np.log2(largest))
+    return c._replace(diagonal=(diagonal / factor * c.scale**2).astype(number), factor=factor)

@@ -1,0 +1,113 @@
+"""What all operators share: matrix algebra in NumPy's and PyTorch's manners, from two hooks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from swallowtail import _checks
+
+
+class Operator:
+    """A square operator given by what it does to rows. Abstract; its subclasses are final.
+
+    A subclass gives ``n``, ``batch_shape``, ``dtype``, ``device`` and two hooks that act on the last axis,
+    ``_rows(x)`` and ``_transposed_rows(x)``. NumPy in gives NumPy out, torch in torch out on the same device.
+    """
+
+    __array_ufunc__ = None  # lets `array @ operator` come here instead of being tried element by element
+
+    n: int
+    batch_shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device
+
+    def _rows(self, x: torch.Tensor) -> torch.Tensor:
+        raise NotImplementedError
+
+    def _transposed_rows(self, x: torch.Tensor) -> torch.Tensor:
+        raise NotImplementedError
+
+    @property
+    def shape(self) -> torch.Size:
+        """(*batch, n, n)."""
+        return torch.Size((*self.batch_shape, self.n, self.n))
+
+    def __call__(self, x: Any) -> Any:
+        """Act on vectors that lie on the last axis: x (*batch, n)."""
+        if type(x) is torch.Tensor:  # the hooks check it
+            return self._rows(x)
+        tensor, back = _incoming("x", x, self)
+        return back(self._rows(tensor))
+
+    def __matmul__(self, X: Any) -> Any:
+        """Matrix algebra: X (n,) or (*batch, n, k)."""
+        tensor, back = _incoming("X", X, self)
+        if tensor.ndim <= 1:
+            return back(self._rows(tensor))
+        self._check_columns(tensor)
+        return back(self._on_columns(tensor))
+
+    def __rmatmul__(self, X: Any) -> Any:
+        """X @ operator: X (n,) or (*batch, k, n)."""
+        tensor, back = _incoming("X", X, self)
+        if self.batch_shape and tensor.ndim > 1:
+            return back(self._on_columns(tensor.mT, transposed=True).mT)
+        return back(self._transposed_rows(tensor))
+
+    def to_dense(self) -> torch.Tensor:
+        """The matrix itself, shape (*batch, n, n)."""
+        size = self.batch_shape.numel() * self.n**2 * self.dtype.itemsize
+        _checks.fits_in_memory(f"a dense {'×'.join(map(str, self.shape))} matrix", size)
+        eye = torch.eye(self.n, dtype=self.dtype, device=self.device)
+        return self._on_columns(eye.expand(self.shape))
+
+    def to_scipy(self) -> Any:
+        """As a ``scipy.sparse.linalg.LinearOperator`` (NumPy arrays, CPU)."""
+        from scipy.sparse.linalg import LinearOperator
+
+        if self.batch_shape:
+            raise ValueError(
+                f"to_scipy: expected one operator, got a batch {tuple(self.batch_shape)}; take one of it"
+            )
+        dtype = torch.float64 if self.dtype == torch.float64 else torch.float32
+
+        def columns(X: np.ndarray, transposed: bool = False) -> np.ndarray:
+            tensor = _checks.as_tensor("X", X.reshape(self.n, -1)).to(self.device, dtype)
+            return self._on_columns(tensor, transposed).detach().cpu().numpy()
+
+        def transposed(X: np.ndarray) -> np.ndarray:
+            return columns(X, True)
+
+        shape = (self.n, self.n)
+        return LinearOperator(
+            shape,
+            matvec=columns,
+            rmatvec=transposed,
+            matmat=columns,
+            rmatmat=transposed,
+            dtype=str(dtype).removeprefix("torch."),
+        )
+
+    def _check_columns(self, X: torch.Tensor) -> None:
+        if X.shape[-2] != self.n:
+            hint = "; its rows have length n: try the call form, operator(X)" if X.shape[-1] == self.n else ""
+            raise ValueError(
+                f"X: expected shape ({self.n},) or (…, {self.n}, k) for @, got {tuple(X.shape)}{hint}"
+            )
+
+    def _on_columns(self, X: torch.Tensor, transposed: bool = False) -> torch.Tensor:
+        """Act on the columns of X (*batch, n, k)."""
+        act = self._transposed_rows if transposed else self._rows
+        return act(X.mT).mT
+
+
+def _incoming(name: str, value: Any, operator: Operator) -> tuple[torch.Tensor, Any]:
+    """The argument as a tensor, and the function that turns the result into the caller's kind."""
+    if isinstance(value, torch.Tensor):
+        return value, lambda result: result
+    like = torch.empty(0, dtype=operator.dtype, device=operator.device)
+    tensor = _checks.as_tensor(name, value, like)
+    return tensor, lambda result: result.detach().cpu().numpy()

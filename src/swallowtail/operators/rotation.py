@@ -1,0 +1,177 @@
+"""Rotation: an orthogonal matrix with determinant +1 as a short product of Givens rotations."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from swallowtail import _checks, kernels, ops
+from swallowtail.operators.base import Operator
+from swallowtail.wiring import Butterfly, Wiring
+
+
+class Rotation(Operator):
+    """Q = Q₁Q₂…Q_L, each Q_i a layer of disjoint Givens rotations [[c, −s], [s, c]].
+
+    Args:
+        wiring: who meets whom.
+        angles: shape (K,), layer by layer, Q₁ first; leading axes make a batch of rotations on one wiring.
+
+    >>> Q = Rotation(Butterfly(2), torch.tensor([math.pi / 2]))
+    >>> Q @ torch.tensor([1.0, 0.0])
+    tensor([-4.3711e-08,  1.0000e+00])
+    """
+
+    def __init__(self, wiring: Wiring, angles: Any) -> None:
+        if not isinstance(wiring, Wiring):
+            raise TypeError(f"wiring: expected a Butterfly or Pairs, got {type(wiring).__name__}")
+        self.wiring = wiring
+        self.angles = _checks.as_tensor("angles", angles)
+        _checks.last_axis("angles", self.angles, wiring.n_rotations, "the wiring's number of rotations")
+        _checks.finite("angles", self.angles)
+        self.n = wiring.n
+        self._cache = kernels.PreparedCache()
+        self._transposed: tuple[Any, Rotation] | None = None
+
+    @classmethod
+    def identity(
+        cls, n: int, depth: int = 1, *, dtype: torch.dtype | None = None, device: Any = None
+    ) -> Rotation:
+        """All angles zero."""
+        wiring = Butterfly(n, depth)
+        return cls(wiring, torch.zeros(wiring.n_rotations, dtype=dtype, device=device))
+
+    @classmethod
+    def random(
+        cls,
+        n: int,
+        depth: int = 1,
+        *,
+        seed: int | None = None,
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype | None = None,
+        device: Any = None,
+    ) -> Rotation:
+        """Angles uniform in (−π, π). Far from Haar at depth 1: n lg n / 2 angles stand for n(n − 1)/2."""
+        wiring = Butterfly(n, depth)
+        draws = _uniform(wiring.n_rotations, seed, generator)
+        return cls(wiring, ((2 * draws - 1) * math.pi).to(device, dtype or torch.get_default_dtype()))
+
+    @classmethod
+    def hadamard(cls, n: int, *, dtype: torch.dtype | None = None, device: Any = None) -> Rotation:
+        """All angles π/4, n = 2^k: entries ±1/√n.
+
+        It is Sylvester's matrix over √n with column j times (−1)^(number of ones in j's binary form).
+        """
+        if _checks.integer("n", n, at_least=1) & (n - 1):
+            raise ValueError(
+                f"n: expected a power of two for a Hadamard rotation, got {n}; try Rotation.random"
+            )
+        wiring = Butterfly(n)
+        return cls(wiring, torch.full((wiring.n_rotations,), math.pi / 4, dtype=dtype, device=device))
+
+    @property
+    def n_rotations(self) -> int:
+        """K."""
+        return self.wiring.n_rotations
+
+    @property
+    def batch_shape(self) -> torch.Size:  # type: ignore[override]
+        """Leading axes of the angles."""
+        return self.angles.shape[:-1]
+
+    @property
+    def dtype(self) -> torch.dtype:  # type: ignore[override]
+        """The dtype of the angles."""
+        return self.angles.dtype
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        """The device of the angles."""
+        return self.angles.device
+
+    @property
+    def T(self) -> Rotation:
+        """Qᵀ, which is Q⁻¹."""
+        kept = self._transposed
+        if kept is not None and kept[0].still((self.angles, kept[1].angles)):
+            return kept[1]
+        order = torch.from_numpy(self.wiring.transpose_order).to(self.device)
+        result = Rotation.__new__(Rotation)
+        result.wiring, result.angles, result.n = self.wiring.T, -self.angles[..., order], self.n
+        result._cache, result._transposed = kernels.PreparedCache(), None
+        if not self.angles.requires_grad:  # a graph is good for one backward pass only
+            self._transposed = kernels.Seen((self.angles, result.angles)), result
+            result._transposed = kernels.Seen((result.angles, self.angles)), self
+        return result
+
+    @property
+    def multiply_adds(self) -> int:
+        """Multiply-adds of Q x for one x, as the kernel that runs on this device counts them."""
+        return count_multiply_adds(self, "rotate")
+
+    def to(self, device: Any = None, dtype: torch.dtype | None = None) -> Rotation:
+        """The same rotation on another device or in another dtype."""
+        return Rotation(self.wiring, self.angles.to(device=device, dtype=dtype))
+
+    def to_sparse_factors(self) -> list[Any]:
+        """The paper's sparse-BLAS form: one SciPy CSR matrix per layer, Q₁ first; their product is Q."""
+        from scipy.sparse import csr_array
+
+        if self.batch_shape:
+            raise ValueError(
+                f"to_sparse_factors: expected one rotation, got a batch {tuple(self.batch_shape)}"
+            )
+        angles = self.angles.detach().cpu().double().numpy()
+        factors = []
+        for index, pairs in enumerate(self.wiring.layers()):
+            theta = angles[self.wiring.offsets[index] : self.wiring.offsets[index + 1]]
+            c, s, (i, j) = np.cos(theta), np.sin(theta), pairs.T
+            alone = np.setdiff1d(np.arange(self.n), pairs)
+            values = np.concatenate([c, -s, s, c, np.ones(len(alone))])
+            rows, columns = np.concatenate([i, i, j, j, alone]), np.concatenate([i, j, i, j, alone])
+            factors.append(csr_array((values, (rows, columns)), shape=(self.n, self.n)))
+        return factors
+
+    def _rows(self, x: torch.Tensor) -> torch.Tensor:
+        return ops.rotate(x, self.wiring, self.angles, cache=self._cache)
+
+    def _transposed_rows(self, x: torch.Tensor) -> torch.Tensor:
+        return ops.rotate_transpose(x, self.wiring, self.angles, cache=self._cache)
+
+    def _on_columns(self, X: torch.Tensor, transposed: bool = False) -> torch.Tensor:
+        act = ops.rotate_transpose if transposed else ops.rotate
+        angles = self.angles[..., None, :] if self.batch_shape else self.angles
+        return act(X.mT, self.wiring, angles, cache=self._cache).mT
+
+    def __repr__(self) -> str:
+        batch = f"batch {tuple(self.batch_shape)}, " if self.batch_shape else ""
+        return f"Rotation({self.wiring!r}; {batch}{self.dtype}, {self.device})"
+
+
+def count_multiply_adds(rotation: Rotation, form: str, eigenvalues: torch.Tensor | None = None) -> int:
+    """Ask the back end that would run; ``form`` is "rotate", "symmetric" or "quadratic"."""
+    wiring = rotation.wiring
+    name = kernels.select_backend(rotation.angles)
+    extra = {"rotate": 0, "symmetric": 2 * wiring.n_rotations * 2 + wiring.n, "quadratic": 2 * wiring.n}[form]
+    if name == "reference":
+        return kernels.reference.multiply_adds(wiring) + extra
+    backend = kernels.load(name)
+    angles = rotation.angles.detach().reshape(-1, wiring.n_rotations)[:1]
+    angles = angles if angles.dtype == torch.float64 else angles.float()
+    d = None if eigenvalues is None else eigenvalues.detach().reshape(-1, wiring.n)[:1].to(angles.dtype)
+    return int(backend.multiply_adds(wiring, backend.prepare(wiring, angles, d), form))
+
+
+def _uniform(count: int, seed: int | None, generator: torch.Generator | None) -> torch.Tensor:
+    """float64 draws on the CPU, so that a seed means the same rotation on every device and in every dtype."""
+    if generator is None:
+        generator = torch.Generator()
+        if seed is None:
+            generator.seed()
+        else:
+            generator.manual_seed(seed)
+    return torch.rand(count, dtype=torch.float64, generator=generator, device=generator.device).cpu()

@@ -1,0 +1,217 @@
+"""SymmetricOperator: H = Q D Qᵀ, with everything an eigendecomposition makes cheap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from swallowtail import _checks, kernels, ops
+from swallowtail.operators.base import Operator
+from swallowtail.operators.rotation import Rotation, count_multiply_adds
+from swallowtail.wiring import Butterfly
+
+
+class SymmetricOperator(Operator):
+    """H = Q D Qᵀ with Q a `Rotation` and D = diag(eigenvalues).
+
+    Eigenvalues may be negative or zero: products, traces and functions take them as they are. `solve`,
+    `inverse`, `logdet` and `sample` need what an inverse, a logarithm or a square root needs; each says
+    what it does otherwise, and each takes the paper's ``epsilon``: eigenvalues below it count as epsilon.
+
+    Args:
+        rotation: Q.
+        eigenvalues: shape (n,), or (*batch, n).
+
+    >>> H = SymmetricOperator(Rotation.identity(2), torch.tensor([2.0, 4.0]))
+    >>> H.solve(torch.tensor([1.0, 1.0]))
+    tensor([0.5000, 0.2500])
+    """
+
+    def __init__(self, rotation: Rotation, eigenvalues: Any) -> None:
+        if not isinstance(rotation, Rotation):
+            raise TypeError(f"rotation: expected a Rotation, got {type(rotation).__name__}")
+        self.rotation = rotation
+        self.eigenvalues = _checks.as_tensor("eigenvalues", eigenvalues, rotation.angles)
+        _checks.last_axis("eigenvalues", self.eigenvalues, rotation.n, "n")
+        _checks.same_device(angles=rotation.angles, eigenvalues=self.eigenvalues)
+        self.n = rotation.n
+        self._cache = kernels.PreparedCache()
+
+    @property
+    def batch_shape(self) -> torch.Size:  # type: ignore[override]
+        """Leading axes of angles and eigenvalues, broadcast together."""
+        return torch.broadcast_shapes(self.rotation.batch_shape, self.eigenvalues.shape[:-1])
+
+    @property
+    def dtype(self) -> torch.dtype:  # type: ignore[override]
+        """The dtype angles and eigenvalues promote to."""
+        return torch.promote_types(self.rotation.dtype, self.eigenvalues.dtype)
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        """The device of the eigenvalues."""
+        return self.eigenvalues.device
+
+    @property
+    def T(self) -> SymmetricOperator:
+        """H itself."""
+        return self
+
+    @property
+    def multiply_adds(self) -> int:
+        """Multiply-adds of H x for one x, as the kernel that runs on this device counts them."""
+        return count_multiply_adds(self.rotation, "symmetric", self.eigenvalues)
+
+    def to(self, device: Any = None, dtype: torch.dtype | None = None) -> SymmetricOperator:
+        """The same operator on another device or in another dtype."""
+        return SymmetricOperator(
+            self.rotation.to(device, dtype), self.eigenvalues.to(device=device, dtype=dtype)
+        )
+
+    def function(self, f: Callable[[torch.Tensor], torch.Tensor]) -> SymmetricOperator:
+        """f(H) = Q f(D) Qᵀ; ``f`` acts on the tensor of eigenvalues, e.g. ``torch.sqrt``."""
+        eigenvalues = f(self.eigenvalues)
+        if not isinstance(eigenvalues, torch.Tensor) or eigenvalues.shape[-1:] != (self.n,):
+            raise ValueError(
+                f"f: expected a function from (…, n) eigenvalues to as many, got {type(eigenvalues).__name__}"
+            )
+        return SymmetricOperator(self.rotation, eigenvalues)
+
+    def inverse(self, epsilon: float | None = None) -> SymmetricOperator:
+        """H⁻¹ = Q D⁻¹ Qᵀ. A zero eigenvalue is a ValueError unless ``epsilon`` is given."""
+        return self.function(lambda d: 1 / self._invertible(d, epsilon))
+
+    def solve(self, B: Any, epsilon: float | None = None) -> Any:
+        """H⁻¹ B for B (n,) or (*batch, n, k); zero eigenvalues as in `inverse`."""
+        return self.inverse(epsilon) @ B
+
+    def logdet(self, epsilon: float | None = None) -> torch.Tensor:
+        """log det H = Σ log d; as torch.logdet, −inf for a zero eigenvalue, NaN if det H < 0."""
+        d = self.eigenvalues if epsilon is None else self.eigenvalues.clamp(min=epsilon)
+        d = d.expand(*self.batch_shape, self.n)
+        total = d.abs().log().sum(-1)
+        negative = (d < 0).sum(-1) % 2 == 1
+        return torch.where(negative & (total > -torch.inf), torch.full_like(total, torch.nan), total)
+
+    def trace(self) -> torch.Tensor:
+        """Tr H = Σ d."""
+        return self.eigenvalues.expand(*self.batch_shape, self.n).sum(-1)
+
+    def quadratic_form(self, x: Any) -> Any:
+        """xᵀ H x for vectors on the last axis; stops halfway through the product."""
+        if not isinstance(x, torch.Tensor):
+            like = torch.empty(0, dtype=self.dtype, device=self.device)
+            return self.quadratic_form(_checks.as_tensor("x", x, like)).detach().cpu().numpy()
+        return ops.quadratic_form(
+            x, self.rotation.wiring, self.rotation.angles, self.eigenvalues, cache=self._cache
+        )
+
+    def diagonal(self, method: str = "exact", n_probes: int = 100, seed: int = 0) -> torch.Tensor:
+        """diag H, shape (*batch, n).
+
+        Args:
+            method: "exact" costs O(n lg n) for a depth-1 butterfly, where each entry of Q is one path and
+                Q∘Q the butterfly of c² and s²; n quadratic forms, in blocks, for other wirings.
+                "estimate" is unbiased: Σ z∘Hz / Σ z∘z over ``n_probes`` random signs z.
+            n_probes, seed: for the estimate.
+        """
+        _checks.choice("method", method, ("exact", "estimate"))
+        if method == "estimate":
+            generator = torch.Generator().manual_seed(seed)
+            count = _checks.integer("n_probes", n_probes, at_least=1)
+            signs = torch.randint(0, 2, (self.n, count), generator=generator) * 2 - 1
+            z = signs.to(self.device, self.dtype)
+            return (z * (self @ z.expand(*self.batch_shape, self.n, count))).mean(-1)
+        wiring = self.rotation.wiring
+        if isinstance(wiring, Butterfly) and wiring.depth == 1:
+            return self._diagonal_by_paths()
+        return self._diagonal_by_blocks()
+
+    def sample(
+        self,
+        k: int = 1,
+        seed: int | None = None,
+        generator: torch.Generator | None = None,
+        epsilon: float | None = None,
+    ) -> torch.Tensor:
+        """Draw k vectors from the Gaussian with mean 0 and covariance H, shape (k, *batch, n).
+
+        A negative eigenvalue is a ValueError unless ``epsilon`` is given; zero means no spread.
+        """
+        d = self.eigenvalues if epsilon is None else self.eigenvalues.clamp(min=epsilon)
+        if bool((d < 0).any()):
+            raise ValueError(
+                f"sample: expected eigenvalues ≥ 0, got {int((d < 0).sum())} negative, "
+                f"the least {float(d.min()):.3g}; try epsilon=0"
+            )
+        if generator is None:
+            generator = torch.Generator(self.device)
+            _ = generator.seed() if seed is None else generator.manual_seed(seed)
+        shape = (_checks.integer("k", k, at_least=0), *self.batch_shape, self.n)
+        arithmetic = torch.float32 if self.dtype in (torch.float16, torch.bfloat16) else self.dtype
+        z = torch.randn(shape, generator=generator, dtype=arithmetic, device=self.device)
+        return self.rotation((z * d.sqrt()).to(self.dtype))
+
+    def to_linear_operator(self) -> Any:
+        """As an operator of the ``linear_operator`` package (GPyTorch's)."""
+        from swallowtail.operators.interop import as_linear_operator
+
+        return as_linear_operator(self)
+
+    def to_sparse_factors(self) -> list[Any]:
+        """The paper's sparse-BLAS form, SciPy CSR: Q₁, …, Q_L, D, Q_Lᵀ, …, Q₁ᵀ; their product is H."""
+        from scipy.sparse import diags_array
+
+        factors = self.rotation.to_sparse_factors()
+        D = diags_array(self.eigenvalues.detach().cpu().double().numpy()).tocsr()
+        return [*factors, D, *[factor.T.tocsr() for factor in reversed(factors)]]
+
+    def _invertible(self, d: torch.Tensor, epsilon: float | None) -> torch.Tensor:
+        if epsilon is not None:
+            if not epsilon > 0:
+                raise ValueError(f"epsilon: expected a number > 0, got {epsilon}")
+            return d.clamp(min=epsilon)
+        if bool((d == 0).any()):
+            raise ValueError(
+                f"expected no zero eigenvalue, got {int((d == 0).sum())} of {d.numel()}; try epsilon=1e-6, "
+                "the floor the paper puts on D when it inverts"
+            )
+        return d
+
+    def _diagonal_by_paths(self) -> torch.Tensor:
+        wiring, angles = self.rotation.wiring, self.rotation.angles
+        d = self.eigenvalues.expand(*self.batch_shape, self.n).to(self.dtype)
+        for index in reversed(range(wiring.n_layers)):
+            i, j = torch.from_numpy(wiring.layer(index)).to(d.device).unbind(-1)
+            theta = angles[..., wiring.offsets[index] : wiring.offsets[index + 1]]
+            c2, s2, a, b = theta.cos() ** 2, theta.sin() ** 2, d[..., i], d[..., j]
+            d = d.index_copy(-1, i, c2 * a + s2 * b).index_copy(-1, j, s2 * a + c2 * b)
+        return d
+
+    def _diagonal_by_blocks(self) -> torch.Tensor:
+        block = max(1, 2**22 // self.n)  # rows of the identity at a time
+        parts = []
+        axes = (slice(None),) + (None,) * len(self.batch_shape)
+        for start in range(0, self.n, block):
+            rows = torch.arange(start, min(start + block, self.n), device=self.device)
+            units = torch.nn.functional.one_hot(rows, self.n).to(self.dtype)
+            parts.append(self.quadratic_form(units[axes]))
+        return torch.cat(parts).movedim(0, -1)
+
+    def _rows(self, x: torch.Tensor) -> torch.Tensor:
+        return ops.symmetric_matvec(
+            x, self.rotation.wiring, self.rotation.angles, self.eigenvalues, cache=self._cache
+        )
+
+    _transposed_rows = _rows
+
+    def _on_columns(self, X: torch.Tensor, transposed: bool = False) -> torch.Tensor:
+        angles, d = self.rotation.angles, self.eigenvalues
+        if self.batch_shape:
+            angles, d = (t.expand(*self.batch_shape, t.shape[-1])[..., None, :] for t in (angles, d))
+        return ops.symmetric_matvec(X.mT, self.rotation.wiring, angles, d, cache=self._cache).mT
+
+    def __repr__(self) -> str:
+        return f"SymmetricOperator(n={self.n}, {self.rotation!r})"
