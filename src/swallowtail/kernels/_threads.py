@@ -1,15 +1,13 @@
-"""Rows over threads, and a word to the user when a kernel is being compiled."""
+"""Rows over threads."""
 
 from __future__ import annotations
 
 import os
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -56,25 +54,3 @@ def _forget_pool() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_pool)
-
-compiled: set[Any] = set()  # (kernel, dtype) that have run in this process
-_SILENCE = (
-    1.0  # seconds a first call may take before it explains itself; a kernel from the disk cache takes less
-)
-
-
-@contextmanager
-def compiling(kernel: str, dtype: Any) -> Iterator[None]:
-    """Say on stderr that a kernel is being compiled, if its first call makes the user wait."""
-    if (kernel, dtype) in compiled:
-        yield
-        return
-    text = f"swallowtail: compiling the CPU kernel '{kernel}' for {dtype}, some seconds, once; kept on disk\n"
-    timer = threading.Timer(_SILENCE, sys.stderr.write, [text])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-    compiled.add((kernel, dtype))

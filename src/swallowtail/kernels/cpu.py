@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from swallowtail.kernels import cpu_butterfly, cpu_pairs, simd, simd_rows
-from swallowtail.kernels._threads import WORTH_A_THREAD, compiled, compiling, over_rows
+from swallowtail.kernels._announce import announce_compilation
+from swallowtail.kernels._threads import WORTH_A_THREAD, over_rows
 from swallowtail.kernels.cpu_coefficients import (
     Coefficients,
     Prepared,
@@ -34,6 +35,9 @@ __all__ = [
     "rotate_backward",
     "symmetric",
 ]
+
+
+announce_compilation()
 
 
 def available() -> str | None:
@@ -123,11 +127,16 @@ def _in_arithmetic(x: torch.Tensor) -> torch.Tensor:
 
 
 @lru_cache(maxsize=1024)
-def _program(
-    wiring: Butterfly, number: np.dtype, family: str, plain: bytes, scaled: bool, vectors: int
-) -> np.ndarray:
+def _programs(
+    wiring: Butterfly, number: np.dtype, family: str, plain: bytes, scaled: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The programs for one vector and for two."""
+    plan = plan_of(wiring, number, family.endswith("wedge"))
     flags = np.frombuffer(plain, np.bool_)
-    return cpu_butterfly.program(plan_of(wiring, number), family, flags, scaled, vectors)
+    if family.endswith("wedge"):  # other passes than forward, all of them plain
+        flags = np.ones(len(plan.passes), np.bool_)
+    single, double = (cpu_butterfly.program(plan, family, flags, scaled, vectors) for vectors in (1, 2))
+    return single, double
 
 
 def _launch(wiring: Wiring, action: str, prepared: Prepared, x: torch.Tensor) -> torch.Tensor:
@@ -170,17 +179,15 @@ def _bind(wiring: Wiring, action: str, c: Coefficients) -> Callable[[torch.Tenso
     make_rows: Any = _butterfly_rows if isinstance(wiring, Butterfly) else _pairs_rows
     rows: Rows = make_rows(wiring, action, c)
     n, k = wiring.n, wiring.n_rotations
-    name, number = action if isinstance(wiring, Butterfly) else "pairs", c.T.dtype
-    bytes_a_row = n * number.itemsize
+    bytes_a_row = n * c.T.dtype.itemsize
     factor = c.factor if action == "symmetric" else 1.0
 
     def run(x: torch.Tensor, y: torch.Tensor) -> None:
         count, at_x, at_y = x.numel() // n, x.data_ptr(), y.data_ptr()
-        if count * k < 2 * WORTH_A_THREAD and (name, number) in compiled:
+        if count * k < 2 * WORTH_A_THREAD:
             rows(at_x, at_y, count)
         else:
-            with compiling(name, number):
-                over_rows(lambda a, b: rows(at_x + a * bytes_a_row, at_y + a * bytes_a_row, b - a), count, k)
+            over_rows(lambda a, b: rows(at_x + a * bytes_a_row, at_y + a * bytes_a_row, b - a), count, k)
         if factor != 1.0:
             y *= factor
 
@@ -199,7 +206,7 @@ def _butterfly_rows(wiring: Butterfly, action: str, c: Coefficients) -> Rows:
     ]
     diagonal = c.diagonal if action == "symmetric" else c.scale_stored
     scaled = c.scaled and action != "unscaled"
-    single, double = (_program(wiring, number, family, c.plain.tobytes(), scaled, v) for v in (1, 2))
+    single, double = _programs(wiring, number, family, c.plain.tobytes(), scaled)
     T, P, shape = c.T, c.P, (2, c.T.shape[1])
     return lambda x, y, count: kernel(x, y, count, n, single, double, T, P, diagonal, np.empty(shape, number))
 
@@ -229,7 +236,7 @@ def _wedge_butterfly(
     plan = plan_of(wiring, number)
     family = "up wedge" if transpose else "down wedge"
     kernel = cpu_butterfly.up_wedge if transpose else cpu_butterfly.down_wedge
-    program = _program(wiring, number, family, c.plain.tobytes(), False, 2)
+    programs = _programs(wiring, number, family, b"", False)
     row = n * number.itemsize
     pointers = [batch.data_ptr() for batch in batches]
     gradient, sign = out.numpy(), -1.0 if transpose else 1.0
@@ -237,15 +244,14 @@ def _wedge_butterfly(
     def rows(start: int, stop: int) -> np.ndarray:
         total = np.zeros(wiring.n_rotations)
         for first in range(start, stop, 512):  # sums of 512 rows in the kernel's dtype, the rest in float64
-            accumulator, scratch = np.zeros(c.T.shape, number), np.empty((2, plan.padded), number)
+            accumulator, scratch = np.zeros(c.T.shape, number), np.empty((4, plan.padded), number)
             at = [p + first * row for p in pointers]
-            kernel(*at, min(512, stop - first), n, program, c.T, c.P, accumulator, scratch)
+            kernel(*at, min(512, stop - first), n, *programs, c.T, c.P, accumulator, scratch)
             cpu_butterfly.collect(accumulator, plan.strides, n, sign, total)
         return total
 
-    with compiling(family, number):
-        for total in over_rows(rows, len(batches[0]), wiring.n_rotations):
-            gradient += total
+    for total in over_rows(rows, len(batches[0]), wiring.n_rotations):
+        gradient += total
 
 
 def _wedge_pairs(
@@ -263,6 +269,5 @@ def _wedge_pairs(
         kernel(*at, stop - start, n, transpose, wiring.pairs, c.T, c.P, y, g, total)
         return total
 
-    with compiling("pairs backward", number):
-        for total in over_rows(rows, len(batches[0]), wiring.n_rotations):
-            gradient += -total if transpose else total
+    for total in over_rows(rows, len(batches[0]), wiring.n_rotations):
+        gradient += -total if transpose else total

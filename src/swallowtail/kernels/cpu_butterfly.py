@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from swallowtail.kernels import simd
-from swallowtail.kernels.simd import MAX_RADIX, as_row, butterfly_pass
+from swallowtail.kernels.simd import as_row, butterfly_pass
 
 
 class Pass(NamedTuple):
@@ -38,26 +38,25 @@ class Plan(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def make_plan(n: int, depth: int, width: int) -> Plan:
-    """Group the strides padded/2 … 1 into passes of at most `MAX_RADIX` strided layers, ``depth`` times."""
+def make_plan(n: int, depth: int, width: int, radix: int = simd.MAX_RADIX) -> Plan:
+    """Group the strides padded/2 … 1 into passes of at most ``radix`` strided layers, ``depth`` times."""
     padded = max(width, 1 << (n - 1).bit_length())
     strides = [padded >> (i + 1) for i in range(padded.bit_length() - 1)]
     n_strided = len(strides) - (width.bit_length() - 1)
     # The last pass of a round also holds the inner layers, so it takes as many strided ones as it can.
-    first = n_strided % MAX_RADIX if n_strided > MAX_RADIX else 0
-    sizes = ([first] if first else []) + [MAX_RADIX] * (n_strided // MAX_RADIX)
-    sizes = sizes if n_strided > MAX_RADIX else [n_strided]
+    first = [n_strided % radix] if n_strided % radix else []
+    sizes = [*first, *[radix] * (n_strided // radix)] or [0]
     passes, layer = [], 0
     for _ in range(depth):
-        for index, radix in enumerate(sizes):
+        for index, size in enumerate(sizes):
             inner = index == len(sizes) - 1
             stride = padded >> (sum(sizes[: index + 1]))
-            passes.append(Pass(layer, stride, radix, inner))
-            layer += radix + (width.bit_length() - 1 if inner else 0)
+            passes.append(Pass(layer, stride, size, inner))
+            layer += size + (width.bit_length() - 1 if inner else 0)
     return Plan(n, padded, np.array(strides * depth, np.int64), tuple(passes))
 
 
-ONE, OTHER, BOTH = 0, 1, 2  # which of two vectors a row of a program works on
+ONE, OTHER, BOTH = 0, 1, 2  # which of two vectors (two pairs, going backward) a row of a program works on
 
 
 def program(plan: Plan, family: str, plain: np.ndarray, scale: bool, vectors: int) -> np.ndarray:
@@ -68,7 +67,7 @@ def program(plan: Plan, family: str, plain: np.ndarray, scale: bool, vectors: in
         family: a key of `simd.FAMILIES`.
         plain: for each pass, whether it takes four multiply-adds a rotation.
         scale: whether the diagonal is applied, at the end of down or at the start of up.
-        vectors: 1, or 2 to go through the passes with two vectors at once.
+        vectors: 1, or 2 to go through the passes with two vectors (two pairs, going backward) at once.
     """
     wedge = family.endswith("wedge")
     codes = {shape: code for code, shape in enumerate(simd.FAMILIES[family])}
@@ -76,8 +75,9 @@ def program(plan: Plan, family: str, plain: np.ndarray, scale: bool, vectors: in
 
     def add(i: int, down: bool, scaled: bool, up: bool) -> None:
         p = plan.passes[i]
+        counts = (2, 4) if wedge else (1, 2)
         by_vectors = [
-            simd.Shape(v, p.radix, p.inner, down, scaled, up, bool(plain[i]), wedge) for v in (1, 2)
+            simd.Shape(v, p.radix, p.inner, down, scaled, up, bool(plain[i]), wedge) for v in counts
         ]
         if by_vectors[vectors - 1] in codes:
             choices = [(by_vectors[vectors - 1], BOTH if vectors == 2 else ONE)]
@@ -195,14 +195,13 @@ def _driver(family):
             s1, d1 = s0 + n * size, d0 + n * size
             t0, t1 = d0, d1
             if n != padded:
-                s0, s1 = _load(s0, s1, two, n, scratch)
-                t0, t1 = s0, s1
+                s0, s1 = t0, t1 = _load(s0, s1, two, n, scratch)
             for i in range(program.shape[0]):
                 which = program[i, 1]
-                first, to = (s1, t1) if which == OTHER else (s0, t0)
+                a, b = (s1, t1) if which == OTHER else (s0, t0)
                 butterfly_pass(
-                    family, scratch, program[i, 0], first, s1, to, t1,
-                    program[i, 2], padded, T.ctypes.data, P.ctypes.data, S.ctypes.data, program[i, 3], n,
+                    family, scratch, program[i, 0], (a, s1, a, s1), (b, t1, b, t1), program[i, 2], padded,
+                    T.ctypes.data, P.ctypes.data, S.ctypes.data, program[i, 3], n,
                 )  # fmt: skip
                 s0 = s0 if which == OTHER else t0
                 s1 = s1 if which == ONE else t1
@@ -216,23 +215,26 @@ def _wedge_driver(family):
     """Walk (y, grad) back through the rotation; ``accumulator`` (layers, padded) gains the wedge products."""
 
     @njit(nogil=True, cache=True)
-    def run(y, grad, grad_x, count, n, program, T, P, accumulator, scratch):
+    def run(y, grad, grad_x, count, n, single, double, T, P, accumulator, scratch):
         size, padded = scratch.itemsize, scratch.shape[1]
-        rebuilt = scratch.ctypes.data
-        for v in range(count):
-            s0, s1, d1 = y + v * n * size, grad + v * n * size, grad_x + v * n * size
-            t0, t1 = rebuilt, d1
+        for v in range(0, count, 2):
+            two = v + 1 < count
+            program = double if two else single
+            y0, g0, d0 = y + v * n * size, grad + v * n * size, grad_x + v * n * size
+            y1, g1, d1 = y0 + n * size, g0 + n * size, d0 + n * size
+            r0, r1 = scratch.ctypes.data, scratch.ctypes.data + padded * size  # y, rebuilt layer by layer
+            t0, t1 = d0, d1
             if n != padded:
-                s0, s1 = _load(s0, s1, True, n, scratch)
-                t0, t1 = s0, s1
+                y0, y1 = _load(y0, y1, two, n, scratch[:2])
+                g0, g1 = t0, t1 = _load(g0, g1, two, n, scratch[2:])
             for i in range(program.shape[0]):
                 butterfly_pass(
-                    family, scratch, program[i, 0], s0, s1, t0, t1, program[i, 2], padded,
+                    family, scratch, program[i, 0], (y0, g0, y1, g1), (r0, t0, r1, t1), program[i, 2], padded,
                     T.ctypes.data, P.ctypes.data, accumulator.ctypes.data, program[i, 3], n,
                 )  # fmt: skip
-                s0, s1 = t0, t1
+                y0, y1, g0, g1 = r0, r1, t0, t1
             if n != padded:
-                _store(rebuilt, d1, True, n, scratch)
+                _store(d0, d1, two, n, scratch[2:])
 
     return run
 

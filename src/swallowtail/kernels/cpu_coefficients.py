@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from swallowtail.kernels import cpu_butterfly, cpu_pairs, simd
-from swallowtail.kernels._threads import compiling
 from swallowtail.wiring import Butterfly, Pairs, Wiring, pairs_at_stride
 
 # (smallest cosine, smallest running scale) of a fast rotation: S² D must stay a normal number.
@@ -88,9 +87,10 @@ def forward_form(wiring: Wiring, angles: torch.Tensor) -> tuple[Wiring, torch.Te
     return wiring, angles, False
 
 
-def plan_of(wiring: Butterfly, dtype: np.dtype | type) -> cpu_butterfly.Plan:
+def plan_of(wiring: Butterfly, dtype: np.dtype | type, backward: bool = False) -> cpu_butterfly.Plan:
     """The passes for this machine's registers."""
-    return cpu_butterfly.make_plan(wiring.n, wiring.depth, simd.lanes(np.dtype(dtype).itemsize * 8))
+    radix = simd.WEDGE_RADIX if backward else simd.MAX_RADIX
+    return cpu_butterfly.make_plan(wiring.n, wiring.depth, simd.lanes(np.dtype(dtype).itemsize * 8), radix)
 
 
 def _pack_butterfly(
@@ -102,14 +102,13 @@ def _pack_butterfly(
     T, scale = np.empty(shape, number), np.empty(plan.padded)
     plain = np.zeros(len(plan.passes), np.bool_)
     bounds = np.array([p.layer for p in plan.passes] + [len(plan.strides)])
-    with compiling("coefficients", dtype):
-        # Most rotations need no plain pass and so no P: try without, and allocate it if one turns up.
-        for rows in (0, shape[0]) if fast else (shape[0],):
-            P = np.empty((rows, plan.padded), number)
-            if cpu_butterfly.pack(
-                cos, sin, plan.strides, bounds, wiring.n, fast, *_RANGE[dtype], T, P, scale, plain
-            ):
-                break
+    # Most rotations need no plain pass and so no P: try without, and allocate it if one turns up.
+    for rows in (0, shape[0]) if fast else (shape[0],):
+        P = np.empty((rows, plan.padded), number)
+        if cpu_butterfly.pack(
+            cos, sin, plan.strides, bounds, wiring.n, fast, *_RANGE[dtype], T, P, scale, plain
+        ):
+            break
     return Coefficients(T, P, plain, scale, scale.astype(number), not plain[-1])
 
 
@@ -119,8 +118,7 @@ def _pack_pairs(
     number = _NUMPY[dtype]
     T, P = np.empty((wiring.n_rotations, 2), number), np.empty((wiring.n_rotations, 2), number)
     scale, plain = np.empty(wiring.n), np.zeros(wiring.n_rotations, np.bool_)
-    with compiling("coefficients", dtype):
-        cpu_pairs.pack(cos, sin, wiring.pairs, fast, *_RANGE[dtype], T, P, scale, plain)
+    cpu_pairs.pack(cos, sin, wiring.pairs, fast, *_RANGE[dtype], T, P, scale, plain)
     return Coefficients(T, P, plain, scale, scale.astype(number), bool(fast and (scale != 1).any()))
 
 

@@ -25,6 +25,7 @@ from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 MAX_RADIX = 3  # strided stages a pass: 8 registers a vector, two vectors fill half of AVX-512's 32
+WEDGE_RADIX = 2  # backward: four vectors, two of y and two of grad, share each coefficient they fetch
 
 
 def _register_bytes() -> int:
@@ -62,13 +63,14 @@ class Shape(NamedTuple):
     scale: bool  # multiply by the diagonal, after down and before up
     up: bool  # apply the transposed stages: strides rising, layers falling
     plain: bool  # four multiply-adds a rotation instead of two
-    wedge: bool = False  # the two vectors are (y, grad): add their wedge products to the accumulator
+    wedge: bool = False  # the vectors are pairs (y, grad): add their wedge products to the accumulator
 
 
 def _family(*actions: tuple[bool, bool, bool], wedge: bool = False) -> tuple[Shape, ...]:
     """Every shape that passes with these (down, scale, up) actions may need: each is compiled."""
-    sizes = [(radix, True) for radix in range(MAX_RADIX + 1)] + [(r, False) for r in range(1, MAX_RADIX + 1)]
-    forms = [(2, True)] if wedge else [(1, False), (2, False), (1, True)]  # (vectors, plain)
+    most = WEDGE_RADIX if wedge else MAX_RADIX
+    sizes = [(radix, True) for radix in range(most + 1)] + [(radix, False) for radix in range(1, most + 1)]
+    forms = [(2, True), (4, True)] if wedge else [(1, False), (2, False), (1, True)]  # (vectors, plain)
     return tuple(
         Shape(vectors, radix, inner, down, scale, up, plain, wedge)
         for vectors, plain in forms
@@ -135,11 +137,9 @@ class _Emitter:
         step = self.b.mul(self.a["n"], ir.Constant(ir.IntType(64), stage))
         return self.b.add(self.a["layer"], step)
 
-    def combine(self, own: Any, other: Any, position: Any, t: Any) -> Any:
-        """One output of a rotation: P·own + t·other, with P = 1 in the fast form."""
-        if self.s.plain:
-            own = self.multiply(self.load(self.a["P"], position), own)
-        return self.fma(t, other, own)
+    def combine(self, own: Any, other: Any, p: Any, t: Any) -> Any:
+        """One output of a rotation: p·own + t·other, with p = 1 in the fast form."""
+        return self.fma(t, other, self.multiply(p, own) if self.s.plain else own)
 
     def stages(self, x: list[list[Any]], transposed: bool) -> None:
         """All stages of the block, in the order of Qᵀ (layers rising) or of Q (falling)."""
@@ -156,35 +156,42 @@ class _Emitter:
         for i in (m for m in range(self.rows) if not m & h):
             j = i + h
             at_i, at_j = self.b.add(offset, self.at[i]), self.b.add(offset, self.at[j])
-            t_i, t_j = self.load(self.a["T"], at_i), self.load(self.a["T"], at_j)
+            p_i, p_j, t_i, t_j = self.pair_coefficients(at_i, at_j)
             if transposed:
                 t_i, t_j = t_j, t_i
             if self.s.wedge:
-                (y_i, g_i), (y_j, g_j) = x[i], x[j]
-                self.accumulate(self.wedge(y_i, g_i, y_j, g_j), at_i)
+                self.accumulate(x[i], x[j], at_i)
             for v in range(self.s.vectors):
                 a, b = x[i][v], x[j][v]
-                x[i][v], x[j][v] = self.combine(a, b, at_i, t_i), self.combine(b, a, at_j, t_j)
+                x[i][v], x[j][v] = self.combine(a, b, p_i, t_i), self.combine(b, a, p_j, t_j)
+
+    def pair_coefficients(self, at_i: Any, at_j: Any) -> tuple[Any, Any, Any, Any]:
+        t_i = self.load(self.a["T"], at_i)
+        p_i = self.load(self.a["P"], at_i) if self.s.plain else None
+        if self.s.wedge:  # backward coefficients carry no scales: [[c, s], [−s, c]]
+            return p_i, p_i, t_i, self.b.fneg(t_i)
+        p_j = self.load(self.a["P"], at_j) if self.s.plain else None
+        return p_i, p_j, t_i, self.load(self.a["T"], at_j)
 
     def inner(self, x: list[list[Any]], h: int, offset: Any, transposed: bool) -> None:
         for m in range(self.rows):
             at = self.b.add(offset, self.at[m])
             t = self.load(self.a["T"], at)
+            p = self.load(self.a["P"], at) if self.s.plain else None
             if transposed:
                 t = self.partner(t, h)
             others = [self.partner(value, h) for value in x[m]]
             if self.s.wedge:
                 # Right in the lanes of first coordinates; the other lanes hold its negative and are not read.
-                self.accumulate(self.wedge(x[m][0], x[m][1], others[0], others[1]), at)
-            for v in range(self.s.vectors):
-                x[m][v] = self.combine(x[m][v], others[v], at, t)
+                self.accumulate(x[m], others, at)
+            x[m] = [self.combine(own, other, p, t) for own, other in zip(x[m], others, strict=True)]
 
-    def wedge(self, y_i: Any, g_i: Any, y_j: Any, g_j: Any) -> Any:
-        negative = self.b.fneg(self.multiply(g_i, y_j))
-        return self.fma(g_j, y_i, negative)
-
-    def accumulate(self, value: Any, at: Any) -> None:
-        total = self.b.fadd(self.load(self.a["S"], at), value)
+    def accumulate(self, i: list[Any], j: list[Any], at: Any) -> None:
+        """Add g_j·y_i − g_i·y_j of every pair (y, g) of vectors."""
+        total = self.load(self.a["S"], at)
+        for v in range(0, self.s.vectors, 2):
+            negative = self.b.fneg(i[v + 1])
+            total = self.fma(j[v + 1], i[v], self.fma(negative, j[v], total))
         self.store(total, self.a["S"], at)
 
     def block(self) -> None:
@@ -207,16 +214,20 @@ class _Emitter:
                 self.store(x[m][v], self.a[f"dst{v}"], self.at[m])
 
 
-_ARGUMENTS = ("src0", "src1", "dst0", "dst1", "p", "n", "T", "P", "S", "layer", "live")
+_ARGUMENTS = (
+    *("src0", "src1", "src2", "src3", "dst0", "dst1", "dst2", "dst3"),
+    *("p", "n", "T", "P", "S", "layer", "live"),
+)
 
 
 @intrinsic(prefer_literal=True)
-def butterfly_pass(typingctx, family, like, code, src0, src1, dst0, dst1, p, n, T, P, S, layer, live):
-    """One pass over one or two vectors: every block of shape ``FAMILIES[family][code]``.
+def butterfly_pass(typingctx, family, like, code, sources, targets, p, n, T, P, S, layer, live):
+    """One pass over one, two or four vectors: every block of shape ``FAMILIES[family][code]``.
 
     Args:
         family: a literal string; like: an array whose dtype is that of the numbers.
-        src0, src1, dst0, dst1, T, P, S: addresses. S is the diagonal, or the accumulator of wedge products.
+        sources, targets: four addresses each; a shape for fewer vectors reads the first ones.
+        T, P, S: addresses. S is the diagonal, or the accumulator of wedge products.
         p: smallest stride; n: padded length of a vector; layer: n times the first stage's number;
             live: features from here on are padding. All count elements.
     """
@@ -224,10 +235,12 @@ def butterfly_pass(typingctx, family, like, code, src0, src1, dst0, dst1, p, n, 
         return None
     shapes = FAMILIES[family.literal_value]
     bits = like.dtype.bitwidth
-    signature = types.void(family, like, *[types.int64] * (1 + len(_ARGUMENTS)))
+    four = types.UniTuple(types.int64, 4)
+    signature = types.void(family, like, types.int64, four, four, *[types.int64] * 7)
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        arguments = dict(zip(_ARGUMENTS, values[3:], strict=True))
+        addresses = [builder.extract_value(v, k) for v in values[3:5] for k in range(4)]
+        arguments = dict(zip(_ARGUMENTS, [*addresses, *values[5:]], strict=True))
         done = builder.append_basic_block("done")
         switch = builder.switch(values[2], done)
         for code, shape in enumerate(shapes):
