@@ -24,7 +24,9 @@ def integer(name: str, value: Any, at_least: int) -> int:
 def choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     """Return ``value`` if it is one of ``allowed``."""
     if value not in allowed:
-        raise ValueError(f"{name}: expected one of {', '.join(map(repr, allowed))}, got {value!r}")
+        raise ValueError(
+            f"{name}: expected one of {', '.join(map(repr, allowed))}, got {value!r}; try {allowed[0]!r}"
+        )
     return str(value)
 
 
@@ -43,7 +45,8 @@ def as_tensor(name: str, value: Any, like: torch.Tensor | None = None) -> torch.
         tensor = torch.as_tensor(_readable(value), device=device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(
-            f"{name}: expected a tensor or array of real numbers, got {type(value).__name__} ({error})"
+            f"{name}: expected a tensor or array of real numbers, got {type(value).__name__} "
+            f"({error}); try torch.as_tensor(…) or numpy.asarray(…) on it first"
         ) from error
     if not tensor.dtype.is_floating_point and not tensor.dtype.is_complex:
         tensor = tensor.to(torch.get_default_dtype() if like is None else like.dtype)
@@ -98,6 +101,7 @@ def fits_in_memory(what: str, n_bytes: int) -> None:
         return
     if n_bytes > available:
         raise ValueError(
-            f"{what} needs {n_bytes / 2**30:.1f} GiB, this machine has {available / 2**30:.1f} GiB; "
+            f"{what}: expected at most the {available / 2**30:.1f} GiB this machine has, got "
+            f"{n_bytes / 2**30:.1f} GiB; "
             "try a smaller n, a narrower dtype, or products with the operator itself"
         )

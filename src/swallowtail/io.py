@@ -14,45 +14,28 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from swallowtail.operators import Rotation, SymmetricOperator
+from swallowtail.operators import Rotation, SignedRotation, SymmetricOperator
 from swallowtail.wiring import Butterfly, Pairs, Wiring
 
 FORMAT = 1  # raise it when a file's meaning changes; older ones must stay readable
 
+AnyOperator = Rotation | SignedRotation | SymmetricOperator
+_KINDS = "a Rotation, a SignedRotation or a SymmetricOperator"
 
-def save(operator: Rotation | SymmetricOperator, path: str | os.PathLike[str]) -> None:
+
+def save(operator: AnyOperator, path: str | os.PathLike[str]) -> None:
     """Write an operator to ``path``. A kill in mid-save leaves the old file as it was."""
-    if not isinstance(operator, (Rotation, SymmetricOperator)):
-        raise TypeError(f"save: expected a Rotation or a SymmetricOperator, got {type(operator).__name__}")
-    rotation = operator if isinstance(operator, Rotation) else operator.rotation
-    tensors = {"angles": rotation.angles}
-    if isinstance(operator, SymmetricOperator):
-        tensors["eigenvalues"] = operator.eigenvalues
-    header: dict[str, Any] = {"kind": type(operator).__name__, "format": FORMAT}
-    wiring = rotation.wiring
-    if isinstance(wiring, Butterfly):
-        header["wiring"] = {"n": wiring.n, "depth": wiring.depth, "reverse": wiring.reverse}
-    elif isinstance(wiring, Pairs):
-        header["wiring"] = {"n": wiring.n}
-        tensors["pairs"] = torch.from_numpy(wiring.pairs.astype(np.int32))
-        tensors["offsets"] = torch.from_numpy(wiring.offsets)
-    # Copies: safetensors refuses tensors that share memory, as views of one vector of parameters do.
-    tensors = {name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
-    _write_atomically(tensors, {"swallowtail": json.dumps(header)}, Path(path))
+    if not isinstance(operator, AnyOperator):
+        raise TypeError(f"save: expected {_KINDS}, got {type(operator).__name__}")
+    header, tensors = pack(operator)
+    write(path, tensors, {"swallowtail": json.dumps({**header, "format": FORMAT})})
 
 
-def load(path: str | os.PathLike[str], device: Any = "cpu") -> Rotation | SymmetricOperator:
+def load(path: str | os.PathLike[str], device: Any = "cpu") -> AnyOperator:
     """Read an operator; a truncated, foreign or newer file is a ValueError that says which."""
-    path = Path(path)
-    if not path.is_file():
+    if not Path(path).is_file():
         raise FileNotFoundError(f"load: expected a file, got nothing at {path}")
-    try:
-        with safe_open(path, framework="pt", device=str(device)) as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except SafetensorError as error:
-        text = f"load: expected a safetensors file, {path} is truncated or of another kind ({error})"
-        raise ValueError(text) from error
+    tensors, metadata = read(path, device)
     if "swallowtail" not in metadata:
         raise ValueError(f"load: {path} is a safetensors file but was not written by swallowtail.save")
     try:
@@ -62,16 +45,43 @@ def load(path: str | os.PathLike[str], device: Any = "cpu") -> Rotation | Symmet
                 f"load: {path} has format {header['format']}, this version reads up to {FORMAT}; "
                 "upgrade swallowtail"
             )
-        rotation = Rotation(_wiring(header["wiring"], tensors), tensors["angles"])
-        if header["kind"] == "Rotation":
-            return rotation
-        if header["kind"] == "SymmetricOperator":
-            return SymmetricOperator(rotation, tensors["eigenvalues"])
-        raise ValueError(f"load: expected a Rotation or a SymmetricOperator in {path}, got {header['kind']!r}")
+        return unpack(header, tensors)
     except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(
             f"load: {path} lacks a part of an operator ({type(error).__name__}: {error})"
         ) from error
+
+
+def pack(operator: AnyOperator) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """An operator as a header that JSON can hold, and tensors."""
+    rotation = operator if isinstance(operator, Rotation) else operator.rotation
+    tensors = {"angles": rotation.angles}
+    if isinstance(operator, SymmetricOperator):
+        tensors["eigenvalues"] = operator.eigenvalues
+    elif isinstance(operator, SignedRotation):
+        tensors["signs"] = operator.signs
+    header: dict[str, Any] = {"kind": type(operator).__name__}
+    wiring = rotation.wiring
+    if isinstance(wiring, Butterfly):
+        header["wiring"] = {"n": wiring.n, "depth": wiring.depth, "reverse": wiring.reverse}
+    elif isinstance(wiring, Pairs):
+        header["wiring"] = {"n": wiring.n}
+        tensors["pairs"] = torch.from_numpy(wiring.pairs.astype(np.int32))
+        tensors["offsets"] = torch.from_numpy(wiring.offsets)
+    return header, tensors
+
+
+def unpack(header: dict[str, Any], tensors: dict[str, torch.Tensor]) -> AnyOperator:
+    """Undo `pack`; KeyError, TypeError or ValueError if a part is missing or wrong."""
+    rotation = Rotation(_wiring(header["wiring"], tensors), tensors["angles"])
+    kind = header["kind"]
+    if kind == "Rotation":
+        return rotation
+    if kind == "SignedRotation":
+        return SignedRotation(rotation, tensors["signs"])
+    if kind == "SymmetricOperator":
+        return SymmetricOperator(rotation, tensors["eigenvalues"])
+    raise ValueError(f"load: expected {_KINDS}, got {kind!r}")
 
 
 def _wiring(header: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Wiring:
@@ -85,10 +95,30 @@ def _wiring(header: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Wiring:
     return Pairs(header["n"], layers)  # checked like a user's own: the file may be damaged
 
 
-def _write_atomically(tensors: dict[str, torch.Tensor], metadata: dict[str, str], path: Path) -> None:
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")  # created with the user's own umask
+def read(path: str | os.PathLike[str], device: Any = "cpu") -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """The tensors and the metadata of a safetensors file; ValueError if it is none."""
     try:
+        with safe_open(path, framework="pt", device=str(device)) as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118 (not a dict)
+    except SafetensorError as error:
+        text = f"load: expected a safetensors file, {path} is truncated or of another kind ({error})"
+        raise ValueError(text) from error
+
+
+def write(path: str | os.PathLike[str], tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
+    """Write a safetensors file so that ``path`` is at every moment the old file or the new one."""
+    path = Path(path)
+    # Copies: safetensors refuses tensors that share memory, as views of one vector of parameters do.
+    tensors = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, tensor in tensors.items()
+    }
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        temporary.touch(exist_ok=False)
+        mode = temporary.stat().st_mode
         save_file(tensors, temporary, metadata=metadata)
+        temporary.chmod(mode)  # safetensors makes a file of its own, for the owner alone
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)

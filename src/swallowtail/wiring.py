@@ -151,7 +151,7 @@ class Pairs(Wiring):
             The wiring, and the order in which to take the sequence's angles for it.
         """
         n = _checks.integer("n", n, at_least=1)
-        sequence = np.concatenate([_layer_array(n, k, [pair]) for k, pair in enumerate(pairs)] or [np.zeros((0, 2), np.int64)])
+        sequence = _pairs_array(n, "pairs", pairs)
         level = np.zeros(n, np.int64)
         layer_of = np.zeros(len(sequence), np.int64)
         for k, (i, j) in enumerate(sequence):
@@ -197,27 +197,38 @@ def pairs_at_stride(n: int, p: int) -> int:
 
 def _layer_array(n: int, index: int, pairs: Any) -> np.ndarray:
     """One layer as an (m, 2) array, checked."""
+    array = _pairs_array(n, f"layer {index}", pairs)
+    if array.size == 0:
+        return array
+    values, counts = np.unique(array, return_counts=True)
+    if counts.max() > 1:
+        raise ValueError(
+            f"layer {index}: expected disjoint pairs, got coordinate {int(values[counts.argmax()])} "
+            f"{int(counts.max())} times; "
+            "try a layer of its own for each rotation that shares it"
+        )
+    return array
+
+
+def _pairs_array(n: int, name: str, pairs: Any) -> np.ndarray:
+    """Pairs of coordinates as an (m, 2) array, checked but for coordinates that occur twice."""
     try:
         array = np.asarray(pairs)
     except ValueError as error:
         raise ValueError(
-            f"layer {index}: expected pairs of integers, shape (m, 2), got rows of unequal length; "
+            f"{name}: expected pairs of integers, shape (m, 2), got rows of unequal length; "
             "try [(i, j), …] with two integers each"
         ) from error
     if array.size == 0:
         return np.zeros((0, 2), np.int64)
     if array.ndim != 2 or array.shape[1] != 2 or not np.issubdtype(array.dtype, np.integer):
         raise ValueError(
-            f"layer {index}: expected pairs of integers, shape (m, 2), "
-            f"got shape {array.shape} of {array.dtype}; try [(i, j), …], one such list per layer"
+            f"{name}: expected pairs of integers, shape (m, 2), got shape {array.shape} of {array.dtype}; "
+            "try [(i, j), …], one such list per layer"
         )
     if array.min() < 0 or array.max() >= n:
         bad = int(array.min() if array.min() < 0 else array.max())
-        raise ValueError(f"layer {index}: expected coordinates in 0 … {n - 1}, got {bad}; try n = {max(bad, 0) + 1}, or number from 0")
-    values, counts = np.unique(array, return_counts=True)
-    if counts.max() > 1:
         raise ValueError(
-            f"layer {index}: expected disjoint pairs, got coordinate {int(values[counts.argmax()])} "
-            f"{int(counts.max())} times; try a layer of its own for each rotation that shares it (Pairs.from_sequence does it)"
+            f"{name}: expected coordinates in 0 … {n - 1}, got {bad}; try a larger n, or count from 0"
         )
     return array.astype(np.int64)

@@ -115,7 +115,7 @@ class PreparedCache:
     ) -> Any:
         """The back end's prepared coefficients for angles (B, K) and eigenvalues (B, n).
 
-        ``sources`` are the user's own tensors, if those were converted for this call: only they tell a change.
+        ``sources`` are the user's own tensors, if this call converted those: only they tell a change.
         """
         if sources is None:
             sources = (angles,) if eigenvalues is None else (angles, eigenvalues)

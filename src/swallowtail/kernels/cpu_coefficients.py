@@ -11,8 +11,8 @@ import torch
 from swallowtail.kernels import cpu_butterfly, cpu_pairs, simd
 from swallowtail.wiring import Butterfly, Pairs, Wiring, pairs_at_stride
 
-# (smallest cosine, smallest running scale) of a fast rotation: S² D must stay a normal number.
-_RANGE = {torch.float32: (2.0**-24, 2.0**-48), torch.float64: (2.0**-60, 2.0**-400)}
+# (smallest cosine, smallest running scale) of a fast rotation. A right angle is plain in both dtypes, and so exact.
+_RANGE = {torch.float32: (2.0**-24, 2.0**-48), torch.float64: (2.0**-53, 2.0**-400)}
 _NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
 
 
@@ -49,6 +49,7 @@ def prepare(
         fast: two multiply-adds a rotation where the range of the scales allows it.
         rotation: the result of an earlier call with the same angles, to add eigenvalues to.
     """
+    original = angles
     if rotation is None:
         wiring, angles, _ = forward_form(wiring, angles)
         theta = angles.detach().to("cpu", torch.float64)
@@ -58,7 +59,10 @@ def prepare(
     if eigenvalues is None:
         return rotation
     d = eigenvalues.detach().to("cpu", torch.float64).numpy()
-    return tuple(_with_diagonal(c, row) for c, row in zip(rotation, d, strict=True))
+    prepared = tuple(_with_diagonal(c, row) for c, row in zip(rotation, d, strict=True))
+    if fast and not all(_holds(c, row) for c, row in zip(prepared, d, strict=True)):
+        return prepare(wiring, original, eigenvalues, fast=False)
+    return prepared
 
 
 def multiply_adds(wiring: Wiring, prepared: Prepared, form: str = "rotate") -> int:
@@ -132,3 +136,11 @@ def _with_diagonal(c: Coefficients, eigenvalues: np.ndarray) -> Coefficients:
     if number == np.float32 and 0 < largest * smallest**2 < 2.0**-100:
         factor = 2.0 ** np.floor(np.log2(largest))
     return c._replace(diagonal=(diagonal / factor * c.scale**2).astype(number), factor=factor)
+
+
+def _holds(c: Coefficients, eigenvalues: np.ndarray) -> bool:
+    """Whether S D S is a normal number wherever D is one: small eigenvalues, too, keep their precision."""
+    assert c.diagonal is not None
+    smallest = np.finfo(c.T.dtype).tiny
+    normal = np.abs(eigenvalues) / c.factor >= smallest
+    return bool((np.abs(c.diagonal[: len(eigenvalues)])[normal] >= smallest).all())

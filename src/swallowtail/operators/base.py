@@ -93,7 +93,11 @@ class Operator:
 
     def _check_columns(self, X: torch.Tensor) -> None:
         if X.shape[-2] != self.n:
-            hint = "; its rows have length n: try the call form, operator(X)" if X.shape[-1] == self.n else ""
+            hint = (
+                "; its rows have length n: try the call form, operator(X)"
+                if X.shape[-1] == self.n
+                else f"; try {self.n} rows"
+            )
             raise ValueError(
                 f"X: expected shape ({self.n},) or (…, {self.n}, k) for @, got {tuple(X.shape)}{hint}"
             )

@@ -27,7 +27,9 @@ class Rotation(Operator):
 
     def __init__(self, wiring: Wiring, angles: Any) -> None:
         if not isinstance(wiring, Wiring):
-            raise TypeError(f"wiring: expected a Butterfly or Pairs, got {type(wiring).__name__}")
+            raise TypeError(
+                f"wiring: expected a Butterfly or Pairs, got {type(wiring).__name__}; try Butterfly(n)"
+            )
         self.wiring = wiring
         self.angles = _checks.as_tensor("angles", angles)
         _checks.last_axis("angles", self.angles, wiring.n_rotations, "the wiring's number of rotations")
@@ -155,12 +157,14 @@ class Rotation(Operator):
 def count_multiply_adds(rotation: Rotation, form: str, eigenvalues: torch.Tensor | None = None) -> int:
     """Ask the back end that would run; ``form`` is "rotate", "symmetric" or "quadratic"."""
     wiring = rotation.wiring
+    if not rotation.batch_shape.numel():
+        return 0
     name = kernels.select_backend(rotation.angles)
     extra = {"rotate": 0, "symmetric": 2 * wiring.n_rotations * 2 + wiring.n, "quadratic": 2 * wiring.n}[form]
     if name == "reference":
         return kernels.reference.multiply_adds(wiring) + extra
     backend = kernels.load(name)
-    angles = rotation.angles.detach().reshape(-1, wiring.n_rotations)[:1]
+    angles = rotation.angles.detach()[(0,) * len(rotation.batch_shape)][None]  # the first of a batch
     angles = angles if angles.dtype == torch.float64 else angles.float()
     d = None if eigenvalues is None else eigenvalues.detach().reshape(-1, wiring.n)[:1].to(angles.dtype)
     return int(backend.multiply_adds(wiring, backend.prepare(wiring, angles, d), form))

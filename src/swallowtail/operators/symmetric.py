@@ -31,7 +31,9 @@ class SymmetricOperator(Operator):
 
     def __init__(self, rotation: Rotation, eigenvalues: Any) -> None:
         if not isinstance(rotation, Rotation):
-            raise TypeError(f"rotation: expected a Rotation, got {type(rotation).__name__}")
+            raise TypeError(
+                f"rotation: expected a Rotation, got {type(rotation).__name__}; try Rotation(wiring, angles)"
+            )
         self.rotation = rotation
         self.eigenvalues = _checks.as_tensor("eigenvalues", eigenvalues, rotation.angles)
         _checks.last_axis("eigenvalues", self.eigenvalues, rotation.n, "n")
@@ -144,7 +146,7 @@ class SymmetricOperator(Operator):
         if bool((d < 0).any()):
             raise ValueError(
                 f"sample: expected eigenvalues ≥ 0, got {int((d < 0).sum())} negative, "
-                f"the least {float(d.min()):.3g}; try epsilon=0"
+                f"the least {float(d.detach().min()):.3g}; try epsilon=0"
             )
         if generator is None:
             generator = torch.Generator(self.device)
@@ -181,14 +183,16 @@ class SymmetricOperator(Operator):
         return d
 
     def _diagonal_by_paths(self) -> torch.Tensor:
-        wiring, angles = self.rotation.wiring, self.rotation.angles
-        d = self.eigenvalues.expand(*self.batch_shape, self.n).to(self.dtype)
+        wiring = self.rotation.wiring
+        arithmetic = torch.float64 if self.dtype == torch.float64 else torch.float32  # half is storage only
+        angles = self.rotation.angles.to(arithmetic)
+        d = self.eigenvalues.expand(*self.batch_shape, self.n).to(arithmetic)
         for index in reversed(range(wiring.n_layers)):
             i, j = torch.from_numpy(wiring.layer(index)).to(d.device).unbind(-1)
             theta = angles[..., wiring.offsets[index] : wiring.offsets[index + 1]]
             c2, s2, a, b = theta.cos() ** 2, theta.sin() ** 2, d[..., i], d[..., j]
             d = d.index_copy(-1, i, c2 * a + s2 * b).index_copy(-1, j, s2 * a + c2 * b)
-        return d
+        return d.to(self.dtype)
 
     def _diagonal_by_blocks(self) -> torch.Tensor:
         block = max(1, 2**22 // self.n)  # rows of the identity at a time

@@ -1,0 +1,7 @@
+"""python -m swallowtail."""
+
+import sys
+
+from swallowtail.cli import main
+
+sys.exit(main())

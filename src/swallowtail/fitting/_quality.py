@@ -1,0 +1,138 @@
+"""How good a fit is: measured on the entries of H, or estimated from products; and its rivals beside it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from swallowtail.fitting import rivals as rival_forms
+from swallowtail.fitting._conjugate import FLOOR
+from swallowtail.fitting._watch import Watch
+from swallowtail.fitting.interfaces import Problem
+from swallowtail.fitting.result import FitResult, Rival
+from swallowtail.metrics import error_angle, error_angle_interval, relative_error
+from swallowtail.operators import SymmetricOperator
+from swallowtail.wiring import Wiring
+
+
+class Candidate(NamedTuple):
+    """One fitted form."""
+
+    method: str
+    operator: Any  # a SymmetricOperator, or a Rotation or SignedRotation; float64, on the CPU
+    history: list[tuple[str, int, float]]
+    objective: float
+
+
+class Ask(NamedTuple):
+    """What was asked for."""
+
+    budget: int
+    wiring: str | Wiring
+    depth: int
+    method: str
+    target: str
+    target_angle: float | None
+    seed: int
+    options: dict[str, Any]
+    watch: Watch
+    saved: Any  # a Checkpoint
+
+
+def measured(
+    problem: Problem,
+    ask: Ask,
+    best: Candidate,
+    others: dict[str, SymmetricOperator],
+    fitted: np.ndarray,
+    status: str,
+) -> FitResult:
+    """Measure the best candidate against the matrix it was fitted to, and its rivals."""
+    operator = best.operator
+    angle = error_angle_interval(fitted, operator, seed=ask.seed + 1)
+    found = rival_forms.dense_rivals(fitted, operator, ask.seed + 1, others, problem.sparse)
+    message = rival_forms.verdict(angle.mean, found)
+    if ask.target == "inverse":
+        d = operator.eigenvalues
+        floor = FLOOR * float(d.abs().max())
+        operator = SymmetricOperator(operator.rotation, 1 / torch.where(d.abs() < floor, floor, d))
+        message += " Angle, error and rivals are those of the inverse."
+    if ask.target_angle is not None:
+        reached = angle.mean <= ask.target_angle
+        status = status if reached else "budget"
+        message += "" if reached else f" {ask.target_angle}° was not reached; try a larger n_rotations."
+    return FitResult(
+        operator=operator.to(problem.device, problem.dtype),
+        angle=angle.mean,
+        angle_interval=(angle.low, angle.high),
+        relative_error=relative_error(fitted, best.operator, seed=ask.seed + 1).mean
+        if len(fitted) > rival_forms.FULL_EIGH
+        else relative_error(fitted, best.operator.to_dense().numpy()).mean,
+        n_products=problem.n_products,
+        seconds=ask.watch.seconds,
+        history=best.history,
+        status=ask.watch.status or status,
+        message=message,
+        method=best.method,
+        target=ask.target,
+        rivals=found,
+    )
+
+
+def estimated(
+    problem: Problem, ask: Ask, operator: SymmetricOperator, fit: Any, checks: Any, used: int
+) -> FitResult:
+    """Quality from held-out products if there are any, otherwise against the completion of the same ones."""
+    Z, HZ = checks
+    held_out = Z.shape[1] > 0
+    if held_out:
+        angle, error = _on_pairs(operator, Z, HZ)
+        source = (
+            f"{Z.shape[1]} products kept for it"
+            if problem.pairs is None
+            else "the pairs themselves (optimistic)"
+        )
+    else:
+        estimate = error_angle_interval(fit.completion.factor, operator, n_probes=500, seed=ask.seed + 1)
+        angle = (estimate.mean, estimate.low, estimate.high)
+        error = max(fit.history[-1][2], 0.0) ** 0.5  # rounding leaves −1e-16 where nothing is left
+        source = "the completion of the same products (optimistic)"
+    found = []
+    for name, cut, r, equal in rival_forms.factor_rivals(fit.completion, operator):
+        if held_out:
+            mean, size = _on_pairs(cut, Z, HZ)
+        else:
+            mean = 3 * (error_angle(fit.completion.factor, cut, 500, ask.seed + 1, n=problem.n),)
+            size = relative_error(fit.completion.factor, cut, 100, ask.seed + 1, n=problem.n).mean
+        count = r * (problem.n + 1) + 1
+        found.append(Rival(name, mean[0], size, count, 4 * count, (2 * r + 1) * problem.n, equal))
+    message = f"Quality is an estimate from {source}. " + rival_forms.verdict(angle[0], found)
+    return FitResult(
+        operator=operator.to(problem.device, problem.dtype),
+        angle=angle[0],
+        angle_interval=(angle[1], angle[2]),
+        relative_error=error,
+        n_products=used,
+        seconds=ask.watch.seconds,
+        history=fit.history,
+        status=ask.watch.status or "converged",
+        message=message,
+        method="products",
+        target=ask.target,
+        estimated=True,
+        rivals=found,
+    )
+
+
+def _on_pairs(operator: Any, X: np.ndarray, Y: np.ndarray) -> tuple[tuple[float, float, float], float]:
+    """Mean angle with a rough interval, and relative error, on given pairs."""
+    B = operator @ X
+    norms = np.linalg.norm(B, axis=0) * np.linalg.norm(Y, axis=0)
+    cosines = np.clip((B * Y).sum(0) / np.where(norms > 0, norms, 1.0), -1, 1)
+    angles = np.degrees(np.arccos(cosines))
+    half = 1.96 * angles.std(ddof=1) / len(angles) ** 0.5 if len(angles) > 1 else 90.0
+    mean = float(angles.mean())
+    error = float(np.linalg.norm(B - Y) / (np.linalg.norm(Y) or 1.0))
+    return (mean, max(0.0, mean - half), min(180.0, mean + half)), error

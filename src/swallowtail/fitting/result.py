@@ -1,0 +1,112 @@
+"""What a fit returns: the operator, how good it is, how it was found, and what the plain rivals reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from swallowtail.operators.base import Operator
+
+
+@dataclass(frozen=True)
+class Rival:
+    """Another form at a comparable budget."""
+
+    name: str
+    angle: float  # degrees, on the same probes as the fit's
+    relative_error: float
+    floats: int
+    bytes: int  # float32 numbers, and indices where the form has them
+    multiply_adds: int  # of one product
+    equal: (
+        str  # what it has in common with the fit: "floats", "bytes", "multiply-adds", "time", or "" for none
+    )
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """The record of a fit. ``print(result)`` shows it as a table."""
+
+    operator: Any  # a SymmetricOperator; of fit_rotation, a Rotation or a SignedRotation
+    angle: float  # degrees: mean angle between operator @ x and H @ x, the paper's measure
+    angle_interval: tuple[float, float]  # 95 % confidence
+    relative_error: float  # ‖H − operator‖_F / ‖H‖_F
+    n_products: int  # columns H was multiplied with; 0 if its entries were read
+    seconds: float
+    history: list[tuple[str, int, float]]  # (stage, rotations, objective), best so far
+    status: str  # "converged", "exact", "budget", "time", "interrupted"
+    message: str
+    method: str  # which algorithm gave the operator
+    target: str
+    estimated: bool = False  # angle and error come from few products, not from H's entries
+    rivals: list[Rival] = field(default_factory=list)
+
+    @property
+    def floats(self) -> int:
+        """Numbers stored: K angles, and n eigenvalues if it has them."""
+        return count_floats(self.operator)
+
+    @property
+    def bytes(self) -> int:
+        """Storage in float32, with two indices a rotation where the pairs are data."""
+        return count_bytes(self.operator)
+
+    def __str__(self) -> str:
+        label = "angle (estimate)" if self.estimated else "angle"
+        low, high = self.angle_interval
+        lines = [
+            f"{self.method}: {label} {self.angle:.2f}° ({low:.2f} … {high:.2f}), relative error "
+            f"{self.relative_error:.4f}, {self.seconds:.2f} s, {self.n_products} products, {self.status}",
+            f"{'form':34s} {'angle':>7s} {'rel. error':>10s} {'floats':>9s} {'bytes':>10s} {'mult-adds':>10s}"
+            "  equal",
+        ]
+        own = (self.angle, self.relative_error, self.floats, self.bytes, self.operator.multiply_adds)
+        rows = [("this fit", *own, "")]
+        rows += [
+            (r.name, r.angle, r.relative_error, r.floats, r.bytes, r.multiply_adds, r.equal)
+            for r in self.rivals
+        ]
+        lines += [
+            f"{name:34s} {angle:6.2f}° {error:10.4f} {floats:9d} {size:10d} {work:10d}  {equal}"
+            for name, angle, error, floats, size, work, equal in rows
+        ]
+        return "\n".join([*lines, self.message])
+
+    def plot(self, path: Any = None) -> Any:
+        """Draw the history of the objective and the spectrum; save to ``path`` if given."""
+        try:
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise ImportError("plot needs matplotlib; try: pip install swallowtail[plot]") from error
+        figure = Figure(figsize=(9, 3.6), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        values = np.array([value for _, _, value in self.history])
+        positive = len(values) > 0 and bool((values > 0).all())
+        left.plot(np.sqrt(values) if positive else values, color="#0072B2")
+        left.set(xlabel="improvement", ylabel="relative error" if positive else "objective", title="history")
+        if positive:
+            left.set_yscale("log")
+        eigenvalues = getattr(self.operator, "eigenvalues", None)
+        if eigenvalues is not None:
+            right.plot(np.sort(eigenvalues.detach().cpu().numpy())[::-1], ".", color="#D55E00", markersize=3)
+        right.set(xlabel="index", ylabel="eigenvalue", title="spectrum of the fit")
+        if path is not None:
+            figure.savefig(path, dpi=150)
+        return figure
+
+
+def count_floats(operator: Operator) -> int:
+    """K angles, and n eigenvalues or signs."""
+    rotation: Any = getattr(operator, "rotation", operator)
+    return int(rotation.n_rotations + (operator.n if rotation is not operator else 0))
+
+
+def count_bytes(operator: Operator) -> int:
+    """float32 numbers and, for `Pairs`, two indices of two bytes (four from n = 65536 on) a rotation."""
+    rotation: Any = getattr(operator, "rotation", operator)
+    indices = 0
+    if rotation.wiring.pairs_tensor is not None:
+        indices = 2 * (2 if operator.n <= 65536 else 4) * rotation.n_rotations
+    return 4 * count_floats(operator) + indices

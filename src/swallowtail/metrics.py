@@ -1,0 +1,229 @@
+"""How far B is from A: the paper's error angle and the relative Frobenius error, with confidence intervals.
+
+Both need nothing but products with columns, so A and B may be dense, sparse, operators or plain functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy.stats import t as student_t
+
+from swallowtail import _checks
+from swallowtail.operators.base import Operator
+
+_BLOCK = 1 << 21  # numbers in one block of probes: 16 MiB
+
+
+class Estimate(NamedTuple):
+    """A mean with the ends of its confidence interval; all three are equal where the value is exact."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Product(NamedTuple):
+    """Something that multiplies columns: ``apply`` maps (n, k) to (m, k), float64 NumPy arrays both."""
+
+    apply: Callable[[np.ndarray], np.ndarray]
+    shape: tuple[int, int] | None  # None: a plain function does not say
+    dense: np.ndarray | None
+
+
+def error_angle(A: Any, B: Any, n_probes: int = 2000, seed: int = 0, *, n: int | None = None) -> float:
+    """Mean angle between A x and B x over Gaussian x, in degrees: the paper's measure of quality.
+
+    Where exactly one of the two vectors is zero the angle is 90 degrees; where both are, 0.
+
+    Args:
+        A, B: same shape; each a dense tensor or array, anything with ``@`` on columns (n, k), such as an
+            operator of this package, a scipy sparse matrix or LinearOperator, or a function of columns.
+        n_probes: how many x.
+        seed: of the x; the same seed gives the same x.
+        n: number of columns of A and B, needed only if both are functions.
+
+    Returns:
+        Degrees, between 0 and 180.
+
+    >>> round(error_angle(np.eye(3), -np.eye(3)), 6)
+    180.0
+    """
+    return float(_angles(A, B, n_probes, seed, n).mean())
+
+
+def error_angle_interval(
+    A: Any, B: Any, n_probes: int = 2000, seed: int = 0, *, n: int | None = None, confidence: float = 0.95
+) -> Estimate:
+    """`error_angle` with Student's confidence interval for the mean over all Gaussian x.
+
+    Args:
+        A, B, n_probes, seed, n: as in `error_angle`; at least two probes.
+        confidence: probability that the interval covers the true mean.
+
+    Returns:
+        Mean, low and high, in degrees.
+    """
+    angles = _angles(A, B, _checks.integer("n_probes", n_probes, at_least=2), seed, n)
+    mean = float(angles.mean())
+    half = _quantile(confidence, len(angles)) * float(angles.std(ddof=1)) / len(angles) ** 0.5
+    return Estimate(mean, max(0.0, mean - half), min(180.0, mean + half))
+
+
+def relative_error(
+    A: Any, B: Any, n_probes: int = 200, seed: int = 0, *, n: int | None = None, confidence: float = 0.95
+) -> Estimate:
+    """‖A − B‖_F / ‖A‖_F: exact if both are dense, otherwise estimated from products.
+
+    For Gaussian x, E‖(A − B)x‖² = ‖A − B‖²_F and E‖A x‖² = ‖A‖²_F (Hutchinson), so the squared error is a
+    ratio of two means over the same x; the interval is that of the ratio's logarithm, by the delta method.
+    If A = 0 the error is 0 for B = 0 and infinite otherwise.
+
+    Args:
+        A, B, n_probes, seed, n: as in `error_angle`; at least two probes, not used if both are dense.
+        confidence: probability that the interval covers the true value.
+
+    Returns:
+        Mean, low and high.
+
+    >>> relative_error(np.eye(2), 0.5 * np.eye(2))
+    Estimate(mean=0.5, low=0.5, high=0.5)
+    """
+    n_probes = _checks.integer("n_probes", n_probes, at_least=2)
+    factor = _quantile(confidence, n_probes)
+    left, right, n = _operands(A, B, n)
+    if left.dense is not None and right.dense is not None:
+        # Dividing by the largest entry keeps the squares of very large and very small numbers in range.
+        scale = max(_largest(left.dense), _largest(right.dense))
+        a, b = left.dense / scale, right.dense / scale
+        value = _ratio(float(np.linalg.norm(a - b)), float(np.linalg.norm(a)))
+        return Estimate(value, value, value)
+
+    differences, sizes = [], []
+    for a, b in _images(left, right, n, n_probes, seed):
+        differences.append(np.linalg.norm(a - b, axis=0))
+        sizes.append(np.linalg.norm(a, axis=0))
+    p, q = np.concatenate(differences), np.concatenate(sizes)
+    scale = max(_largest(p), _largest(q))
+    p, q = (p / scale) ** 2, (q / scale) ** 2
+    ratio = _ratio(float(p.mean()), float(q.mean()))
+    value = ratio**0.5
+    if ratio == 0.0 or not np.isfinite(ratio):
+        return Estimate(value, value, value)
+    # The ratio r = p̄/q̄ has variance Var(p − r q)/(k q̄²); half the logarithm's width is the root's.
+    log_half = 0.5 * factor * float(np.std(p - ratio * q, ddof=1)) / (n_probes**0.5 * float(p.mean()))
+    return Estimate(value, value * float(np.exp(-log_half)), value * float(np.exp(log_half)))
+
+
+def as_product(name: str, A: Any) -> Product:
+    """See ``A`` as a function of columns, whatever it is; see `error_angle` for what it may be."""
+    listing = isinstance(A, (list, tuple)) and not hasattr(A, "__matmul__")  # a record may be an operator
+    if isinstance(A, (torch.Tensor, np.ndarray)) or listing:
+        dense = _to_numpy(name, np.asarray(A, float) if isinstance(A, (list, tuple)) else A)
+        if dense.ndim != 2:
+            raise ValueError(f"{name}: expected a matrix, got shape {dense.shape}")
+        return Product(lambda X: dense @ X, dense.shape, dense)
+    if hasattr(A, "__matmul__"):
+        shape = getattr(A, "shape", None)
+        if shape is not None and len(shape) != 2:
+            raise ValueError(f"{name}: expected one matrix, got shape {tuple(shape)}; take one of the batch")
+        shape = None if shape is None else (int(shape[0]), int(shape[1]))
+        return Product(_checked(name, _multiply(A)), shape, None)
+    if callable(A):
+        return Product(_checked(name, A), None, None)
+    raise TypeError(
+        f"{name}: expected a matrix, something with @ or a function of columns (n, k), got {type(A).__name__}"
+    )
+
+
+def _multiply(A: Any) -> Callable[[np.ndarray], Any]:
+    """X ↦ A @ X; foreign operators with a torch dtype are given tensors of that dtype, on their device."""
+    dtype = getattr(A, "dtype", None)
+    if isinstance(A, Operator) or not isinstance(dtype, torch.dtype):
+        return lambda X: A @ X
+    _checks.real_dtype("operator", dtype)
+    return lambda X: A @ torch.from_numpy(np.ascontiguousarray(X)).to(getattr(A, "device", "cpu"), dtype)
+
+
+def _checked(name: str, function: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], np.ndarray]:
+    """Check what a product function returns: real numbers, a matrix with as many columns as it was given."""
+
+    def apply(X: np.ndarray) -> np.ndarray:
+        Y = _to_numpy(f"{name}'s product", function(X))
+        if Y.ndim != 2 or Y.shape[1] != X.shape[1]:
+            raise ValueError(
+                f"{name}: expected a product of shape (n, {X.shape[1]}) for columns {X.shape}, got {Y.shape}"
+            )
+        return Y
+
+    return apply
+
+
+def _to_numpy(name: str, value: Any) -> np.ndarray:
+    tensor = _checks.as_tensor(name, value)
+    _checks.finite(name, tensor)
+    return tensor.detach().to("cpu", torch.float64).numpy()
+
+
+def _operands(A: Any, B: Any, n: int | None) -> tuple[Product, Product, int]:
+    left, right = as_product("A", A), as_product("B", B)
+    if left.shape is not None and right.shape is not None and left.shape != right.shape:
+        raise ValueError(f"expected A and B of one shape, got {left.shape} and {right.shape}")
+    shape = left.shape or right.shape
+    if shape is None and n is None:
+        raise TypeError("n: expected the number of columns, since A and B are functions, got None; try n=64")
+    if shape is not None and n is not None and n != shape[1]:
+        raise ValueError(f"n: expected {shape[1]}, the number of columns of A or B, got {n}; leave it out")
+    return left, right, shape[1] if shape is not None else _checks.integer("n", n, at_least=1)
+
+
+def _images(
+    left: Product, right: Product, n: int, n_probes: int, seed: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """A X and B X for blocks X of Gaussian columns that fit in memory."""
+    rng = np.random.default_rng(seed)
+    block = max(1, _BLOCK // max(1, n))
+    for start in range(0, n_probes, block):
+        X = rng.standard_normal((min(block, n_probes - start), n)).T
+        a, b = left.apply(X), right.apply(X)
+        if a.shape != b.shape:
+            raise ValueError(f"expected A x and B x of one shape, got {a.shape} and {b.shape}")
+        yield a, b
+
+
+def _angles(A: Any, B: Any, n_probes: int, seed: int, n: int | None) -> np.ndarray:
+    n_probes = _checks.integer("n_probes", n_probes, at_least=1)
+    return np.concatenate([column_angles(a, b) for a, b in _images(*_operands(A, B, n), n_probes, seed)])
+
+
+def column_angles(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Angles in degrees between the columns of a and b, both (n, k); zero vectors as in `error_angle`."""
+    sizes = [np.abs(z).max(axis=0, initial=0.0) for z in (a, b)]
+    zero = [size == 0.0 for size in sizes]
+    units = []
+    for z, size, none in zip((a, b), sizes, zero, strict=True):
+        z = z / np.where(none, 1.0, size)  # the largest entry first: squares then neither over- nor underflow
+        units.append(z / np.where(none, 1.0, np.linalg.norm(z, axis=0)))
+    # ∠ = 2 atan(‖â − b̂‖ / ‖â + b̂‖) keeps its digits near 0 and 180 degrees, where arccos loses half of them.
+    apart, together = (np.linalg.norm(units[0] + sign * units[1], axis=0) for sign in (-1, 1))
+    result = 2 * np.arctan2(apart, together)
+    return np.degrees(np.where(zero[0] & zero[1], 0.0, result))
+
+
+def _quantile(confidence: float, n_probes: int) -> float:
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence: expected a number between 0 and 1, got {confidence}; try 0.95")
+    return float(student_t.ppf(0.5 + confidence / 2, n_probes - 1))
+
+
+def _largest(array: np.ndarray) -> float:
+    return float(np.abs(array).max(initial=0.0)) or 1.0
+
+
+def _ratio(top: float, bottom: float) -> float:
+    if bottom == 0.0:
+        return 0.0 if top == 0.0 else float("inf")
+    return top / bottom

@@ -1,0 +1,107 @@
+"""SignedRotation: any orthogonal matrix that is a rotation but for the signs of its columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from swallowtail import _checks
+from swallowtail.operators.base import Operator
+from swallowtail.operators.rotation import Rotation
+
+
+class SignedRotation(Operator):
+    """Q S with Q a `Rotation` and S = diag(signs): what a matrix with determinant −1 needs.
+
+    Args:
+        rotation: Q.
+        signs: ±1, shape (n,), or (*batch, n).
+
+    >>> reflection = SignedRotation(Rotation.identity(2), torch.tensor([1.0, -1.0]))
+    >>> reflection @ torch.tensor([3.0, 4.0])
+    tensor([ 3., -4.])
+    """
+
+    def __init__(self, rotation: Rotation, signs: Any) -> None:
+        if not isinstance(rotation, Rotation):
+            raise TypeError(f"rotation: expected a Rotation, got {type(rotation).__name__}")
+        self.rotation = rotation
+        signs = _checks.as_tensor("signs", signs, rotation.angles).detach()
+        _checks.last_axis("signs", signs, rotation.n, "n")
+        _checks.same_device(angles=rotation.angles, signs=signs)
+        if bool((signs.abs() != 1).any()):
+            wrong = signs[signs.abs() != 1]
+            raise ValueError(
+                f"signs: expected +1 or −1, got {wrong.numel()} others, the first {float(wrong[0]):.3g}; "
+                "try torch.sign"
+            )
+        self.signs = signs.to(rotation.dtype)
+        self.n = rotation.n
+
+    @property
+    def batch_shape(self) -> torch.Size:  # type: ignore[override]
+        """Leading axes of angles and signs, broadcast together."""
+        return torch.broadcast_shapes(self.rotation.batch_shape, self.signs.shape[:-1])
+
+    @property
+    def dtype(self) -> torch.dtype:  # type: ignore[override]
+        """The dtype of the angles."""
+        return self.rotation.dtype
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        """The device of the angles."""
+        return self.rotation.device
+
+    @property
+    def T(self) -> SignedRotation:
+        """(Q S)ᵀ = (S Qᵀ S) S, and S Qᵀ S is Qᵀ with θ → σᵢσⱼθ: G between two signs is G or its inverse."""
+        transposed = self.rotation.T
+        i, j = _ends(transposed).to(self.device).unbind(-1)
+        angles = transposed.angles * (self.signs[..., i] * self.signs[..., j])
+        return SignedRotation(Rotation(transposed.wiring, angles), self.signs)
+
+    @property
+    def multiply_adds(self) -> int:
+        """Those of Q x: changing signs costs none."""
+        return self.rotation.multiply_adds
+
+    def to(self, device: Any = None, dtype: torch.dtype | None = None) -> SignedRotation:
+        """The same operator on another device or in another dtype."""
+        return SignedRotation(self.rotation.to(device, dtype), self.signs.to(device=device, dtype=dtype))
+
+    def to_sparse_factors(self) -> list[Any]:
+        """The paper's sparse-BLAS form, SciPy CSR: Q₁, …, Q_L, S; their product is Q S."""
+        from scipy.sparse import diags_array
+
+        factors = self.rotation.to_sparse_factors()
+        if self.batch_shape:
+            raise ValueError(f"to_sparse_factors: expected one operator, got {tuple(self.batch_shape)}")
+        return [*factors, diags_array(self.signs.cpu().double().numpy()).tocsr()]
+
+    def _rows(self, x: torch.Tensor) -> torch.Tensor:
+        return self.rotation._rows(self._flipped(x))
+
+    def _transposed_rows(self, x: torch.Tensor) -> torch.Tensor:
+        return self._flipped(self.rotation._transposed_rows(x))
+
+    def _on_columns(self, X: torch.Tensor, transposed: bool = False) -> torch.Tensor:
+        signs = self.signs[..., None].to(X.dtype)
+        if transposed:
+            return signs * self.rotation._on_columns(X, transposed=True)
+        return self.rotation._on_columns(signs * X)
+
+    def _flipped(self, x: torch.Tensor) -> torch.Tensor:
+        _checks.last_axis("x", x, self.n, "n")  # before (…, 1) broadcasts
+        return x * self.signs.to(x.dtype)
+
+    def __repr__(self) -> str:
+        negative = int((self.signs < 0).sum())
+        return f"SignedRotation(n={self.n}, {negative} negative, {self.rotation!r})"
+
+
+def _ends(rotation: Rotation) -> torch.Tensor:  # shape: (K, 2)
+    """The pairs of all layers, Q₁ first."""
+    layers = [torch.from_numpy(layer) for layer in rotation.wiring.layers()]
+    return torch.cat([*layers, torch.zeros(0, 2, dtype=torch.int64)])

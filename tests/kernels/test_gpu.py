@@ -1,0 +1,189 @@
+"""The Triton kernels against the reference: on the GPU where there is one, else in Triton's interpreter.
+
+The interpreter is chosen when the kernels are defined, so without a GPU `test_in_the_interpreter` runs this
+file again in a process of its own; the tests themselves are skipped in the first one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from swallowtail.kernels import gpu, reference
+from swallowtail.wiring import Butterfly, Pairs, Wiring
+
+pytest.importorskip("triton", reason="the GPU back end needs Triton")
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+RUNS_HERE = INTERPRETED or torch.cuda.is_available()
+DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
+needs_kernels = pytest.mark.skipif(
+    not RUNS_HERE, reason="no GPU: runs in the process of test_in_the_interpreter"
+)
+
+if INTERPRETED:
+    from triton.runtime import interpreter
+
+    _patch_tensor = interpreter._patch_lang_tensor
+
+    def _patch_with_index(tensor, scope):
+        """NumPy 2.4 no longer takes an array of one element for an integer; Triton 3.6's loop bounds are
+        such."""
+        _patch_tensor(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    interpreter._patch_lang_tensor = _patch_with_index
+
+
+@pytest.mark.skipif(RUNS_HERE, reason="the tests run in this process")
+def test_in_the_interpreter():
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def random_pairs(n: int, n_layers: int) -> Pairs:
+    generator = np.random.default_rng(n)
+    sizes = generator.integers(0, n // 2 + 1, n_layers)
+    return Pairs(n, [generator.permutation(n)[: 2 * size].reshape(-1, 2) for size in sizes])
+
+
+CASES = {
+    "butterfly-1": Butterfly(1),
+    "butterfly-2": Butterfly(2),
+    "butterfly-3-deep": Butterfly(3, 2),
+    "butterfly-5-reverse": Butterfly(5, reverse=True),
+    "butterfly-16": Butterfly(16),
+    "butterfly-17-deep-reverse": Butterfly(17, 2, reverse=True),
+    "butterfly-65": Butterfly(65),
+    "butterfly-100": Butterfly(100),
+    "pairs-3": random_pairs(3, 4),
+    "pairs-17": random_pairs(17, 9),
+    "pairs-hub": Pairs(40, [[(0, k), (20 + k, 39 - k)] for k in range(1, 9)]),  # most coordinates untouched
+    "pairs-none": Pairs(4, []),
+}
+every_case = pytest.mark.parametrize("wiring", CASES.values(), ids=CASES.keys())
+
+
+def problem(wiring: Wiring, batch: int, m: int, dtype: torch.dtype = torch.float64):
+    """Angles, eigenvalues, vectors and gradients; the first two in the dtype of the arithmetic."""
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    generator = torch.Generator().manual_seed(wiring.n)
+    angles = (torch.rand(batch, wiring.n_rotations, generator=generator, dtype=torch.float64) * 2 - 1) * np.pi
+    d = torch.randn(batch, wiring.n, generator=generator, dtype=torch.float64)
+    x, grad = torch.randn(2, batch, m, wiring.n, generator=generator, dtype=torch.float64)
+    return angles.to(DEVICE, wide), d.to(DEVICE, wide), x.to(DEVICE, dtype), grad.to(DEVICE, dtype)
+
+
+def assert_close(actual: torch.Tensor, expected: torch.Tensor, bound: float, what: str) -> None:
+    assert actual.shape == expected.shape, what
+    error = (actual.double() - expected).norm() / expected.norm().clamp_min(1e-30)
+    assert error <= bound, f"{what}: relative error {error:.2e}, expected at most {bound:.2e}"
+
+
+def check(wiring: Wiring, batch: int, m: int, dtype: torch.dtype, bound: float, prepared: bool) -> None:
+    """Every function against the reference in float64 on the same numbers."""
+    angles, d, x, grad = problem(wiring, batch, m, dtype)
+    tables = gpu.prepare(wiring, angles, d) if prepared else None
+    exact_angles, exact_d, exact_x, exact_grad = (t.double() for t in (angles, d, x, grad))
+    for transpose in (False, True):
+        y = gpu.rotate(wiring, angles, x, transpose, prepared=tables)
+        assert y.dtype == dtype
+        assert_close(
+            y, reference.rotate(wiring, exact_angles, exact_x, transpose), bound, f"rotate {transpose=}"
+        )
+        actual = gpu.rotate_backward(wiring, angles, y, grad, transpose, prepared=tables)
+        expected = reference.rotate_backward(wiring, exact_angles, y.double(), exact_grad, transpose)
+        for a, e, what in zip(actual, expected, ("gradient of x", "gradient of angles"), strict=True):
+            assert_close(a, e, bound, f"{what} {transpose=}")
+    actual = gpu.symmetric(wiring, angles, d, x, prepared=tables)
+    assert actual.dtype == dtype
+    assert_close(actual, reference.symmetric(wiring, exact_angles, exact_d, exact_x), bound, "symmetric")
+    actual = gpu.quadratic(wiring, angles, d, x, prepared=tables)
+    assert_close(actual, reference.quadratic(wiring, exact_angles, exact_d, exact_x), 4 * bound, "quadratic")
+
+
+@needs_kernels
+@every_case
+@pytest.mark.parametrize("prepared", [True, False])
+def test_every_function_matches_the_reference(wiring, prepared):
+    check(wiring, 2, 3, torch.float64, 1e-13, prepared)
+
+
+@needs_kernels
+@pytest.mark.parametrize("name", ["butterfly-17-deep-reverse", "pairs-17"])
+@pytest.mark.parametrize(
+    ("dtype", "bound"), [(torch.float32, 1e-6), (torch.bfloat16, 8e-3), (torch.float16, 1e-3)]
+)
+def test_storage_dtypes(name, dtype, bound):
+    check(CASES[name], 1, 5, dtype, bound, True)
+
+
+@needs_kernels
+@pytest.mark.parametrize("m", [0, 1])
+@pytest.mark.parametrize("name", ["butterfly-5-reverse", "pairs-17"])
+def test_no_vector_and_one_vector(name, m):
+    check(CASES[name], 1, m, torch.float64, 1e-13, False)
+
+
+@needs_kernels
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_several_passes(monkeypatch, dtype):
+    """Small passes stand in for large n: a contiguous one of 3 stages and a strided one of 2, row by row."""
+    from swallowtail.kernels import gpu_butterfly
+
+    passes = (gpu_butterfly.Pass(0, 3, 1, 2), gpu_butterfly.Pass(3, 2, 8, 1))
+    monkeypatch.setattr(gpu_butterfly, "_passes", lambda n: passes)
+    monkeypatch.setattr(gpu_butterfly, "_tile", lambda *_: (2, 4))
+    monkeypatch.setattr(gpu_butterfly, "CHUNK_BYTES", 500)
+    wiring = Butterfly(29, 2, reverse=True) if dtype == torch.float64 else Butterfly(32)
+    check(wiring, 1, 2, dtype, 1e-13 if dtype == torch.float64 else 8e-3, True)
+
+
+@needs_kernels
+def test_expanded_and_strided_vectors():
+    wiring = CASES["butterfly-17-deep-reverse"]
+    angles, d, x, _ = problem(wiring, 1, 4)
+    for view in (x[:, :1].expand(1, 4, 17), x.transpose(1, 2).contiguous().transpose(1, 2), x[:, ::2]):
+        expected = reference.symmetric(wiring, angles, d, view)
+        assert_close(gpu.symmetric(wiring, angles, d, view), expected, 1e-13, "symmetric")
+
+
+@needs_kernels
+def test_fast_form_and_its_fallback():
+    """Angles at 90° have no tangent, tiny eigenvalues no room for the scales: the plain form is as
+    accurate."""
+    wiring = Butterfly(16)
+    angles, d, x, _ = problem(wiring, 1, 3, torch.float32)
+    fast = gpu.prepare(wiring, angles, d)
+    assert gpu.multiply_adds(wiring, fast) == 2 * 32 + 16
+    assert gpu.multiply_adds(wiring, fast, "symmetric") == 4 * 32 + 16
+    angles[0, 3] = torch.pi / 2
+    for tables in (gpu.prepare(wiring, angles, d), gpu.prepare(wiring, angles * 0.1, d * 1e-30)):
+        assert gpu.multiply_adds(wiring, tables) == 4 * 32
+    y = gpu.symmetric(wiring, angles, d, x, prepared=gpu.prepare(wiring, angles))
+    expected = reference.symmetric(wiring, angles.double(), d.double(), x.double())
+    assert_close(y, expected, 1e-6, "symmetric")
+
+
+@needs_kernels
+def test_angle_gradients_have_the_same_bits_every_time():
+    for wiring in (Butterfly(33), CASES["pairs-17"]):
+        angles, _, y, grad = problem(wiring, 1, 50, torch.float32)
+        first, second = (gpu.rotate_backward(wiring, angles, y, grad)[1] for _ in range(2))
+        assert torch.equal(first, second)
+
+
+def test_availability_is_explained(monkeypatch):
+    if not RUNS_HERE:
+        assert "TRITON_INTERPRET" in gpu.available()
+    else:
+        assert gpu.available() is None
+    monkeypatch.setattr(gpu, "triton", None)
+    assert "Triton" in gpu.available()

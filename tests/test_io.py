@@ -1,0 +1,261 @@
+"""Saving and loading: everything goes round, nothing is unpickled, nothing is half written."""
+
+import json
+import os
+import pickle
+import signal
+import stat
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from cases import DTYPES, WIRINGS, normal, random_angles
+from safetensors.torch import save_file
+
+from swallowtail import Butterfly, Pairs, Rotation, SymmetricOperator, io, load, save
+
+
+def operators(wiring, dtype):
+    Q = Rotation(wiring, random_angles(wiring, dtype=dtype))
+    return Q, SymmetricOperator(Q, normal(wiring.n, dtype=dtype))
+
+
+def same(a, b):
+    assert type(a) is type(b)
+    first, second = (getattr(x, "rotation", x) for x in (a, b))
+    assert first.wiring == second.wiring
+    assert repr(first.wiring) == repr(second.wiring)
+    pairs = [(first.angles, second.angles)]
+    if isinstance(a, SymmetricOperator):
+        pairs.append((a.eigenvalues, b.eigenvalues))
+    for x, y in pairs:
+        assert x.dtype == y.dtype
+        assert torch.equal(x, y)
+
+
+@pytest.mark.parametrize("name", WIRINGS)
+def test_every_wiring_goes_round(name, tmp_path):
+    for operator in operators(WIRINGS[name], torch.float32):
+        save(operator, tmp_path / "a.safetensors")
+        same(load(tmp_path / "a.safetensors"), operator)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_every_dtype_goes_round(dtype, tmp_path):
+    for operator in operators(Butterfly(12), dtype):
+        save(operator, str(tmp_path / "a.safetensors"))
+        same(load(str(tmp_path / "a.safetensors")), operator)
+
+
+def test_batches_and_mixed_dtypes_go_round(tmp_path):
+    wiring = Butterfly(6)
+    Q = Rotation(wiring, random_angles(wiring, 2, 3, dtype=torch.float32))
+    H = SymmetricOperator(Q, normal(3, 6, dtype=torch.float64))
+    save(H, tmp_path / "a")
+    same(load(tmp_path / "a"), H)
+
+
+def test_unusual_tensors_can_be_saved(tmp_path):
+    """Views of one vector, expanded, strided, and parameters with a gradient."""
+    wiring = Butterfly(4)
+    both = normal(8)
+    one = normal(4)
+    for angles, d in [
+        (both[:4], both[4:]), (one, one), (both[::2], both[1::2]), (one, normal(1).expand(4)),
+        (one.clone().requires_grad_(), one.clone().requires_grad_()),
+    ]:  # fmt: skip
+        H = SymmetricOperator(Rotation(wiring, angles), d)
+        save(H, tmp_path / "a")
+        same(load(tmp_path / "a"), H)
+
+
+def test_a_transposed_rotation_goes_round(tmp_path):
+    for wiring in (Butterfly(6, 2), WIRINGS["pairs-17"]):
+        Q = Rotation(wiring, random_angles(wiring)).T
+        save(Q, tmp_path / "a")
+        same(load(tmp_path / "a"), Q)
+
+
+def test_saving_replaces_and_leaves_nothing_else(tmp_path):
+    small, large = Rotation.random(4, seed=0), Rotation.random(64, seed=1)
+    path = tmp_path / "q.safetensors"
+    for operator in (large, small, large):
+        save(operator, path)
+        same(load(path), operator)
+    assert [p.name for p in tmp_path.iterdir()] == ["q.safetensors"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX permissions")
+def test_saved_files_have_the_users_usual_permissions(tmp_path):
+    (tmp_path / "usual").touch()
+    save(Rotation.random(4, seed=0), tmp_path / "q")
+    assert stat.S_IMODE((tmp_path / "q").stat().st_mode) == stat.S_IMODE((tmp_path / "usual").stat().st_mode)
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
+    path, old = tmp_path / "q", Rotation.random(8, seed=0)
+    save(old, path)
+
+    def fail(tensors, filename, metadata):
+        with open(filename, "wb") as file:
+            file.write(b"half of it")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(io, "save_file", fail)
+    with pytest.raises(OSError, match="disk full"):
+        save(Rotation.random(8, seed=1), path)
+    same(load(path), old)
+    assert [p.name for p in tmp_path.iterdir()] == ["q"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_a_kill_in_mid_save_leaves_a_whole_file(tmp_path):
+    """Another process saves two operators in turn, as fast as it can; killed at any moment, the file is one of them."""
+    path = tmp_path / "q"
+    program = f"""
+import torch
+from swallowtail import Rotation, save
+first, second = (Rotation.random(2**14, seed=s) for s in (0, 1))
+save(first, {str(path)!r})
+print("go", flush=True)
+while True:
+    save(second, {str(path)!r})
+    save(first, {str(path)!r})
+"""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        "OMP_NUM_THREADS": "1",
+    }
+    possible = [Rotation.random(2**14, seed=s).angles for s in (0, 1)]
+    with subprocess.Popen(
+        [sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE
+    ) as process:
+        try:
+            assert process.stdout.readline() == b"go\n"
+            for _ in range(20):  # no reader ever sees a part
+                time.sleep(0.003)
+                found = load(path).angles
+                assert any(torch.equal(found, angles) for angles in possible)
+        finally:
+            process.send_signal(signal.SIGKILL)
+    found = load(path).angles
+    assert any(torch.equal(found, angles) for angles in possible)
+
+
+def written(tmp_path, change=None, tensors=None, operator=None):
+    """A file like ours, with its header or tensors changed."""
+    path = tmp_path / "changed"
+    operator = operator or SymmetricOperator(Rotation.random(4, seed=0), torch.ones(4))
+    save(operator, path)
+    with io.safe_open(path, framework="pt") as file:
+        header = json.loads(file.metadata()["swallowtail"])
+        stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    header.update(change or {})
+    stored = {name: t for name, t in {**stored, **(tensors or {})}.items() if t is not None}
+    save_file(stored, path, metadata={"swallowtail": json.dumps(header)})
+    return path
+
+
+def test_the_unchanged_file_loads(tmp_path):
+    assert load(written(tmp_path)).n == 4
+
+
+@pytest.mark.parametrize("keep", [0, 1, 7, 8, 50, 0.5, 0.99])
+def test_truncated(tmp_path, keep):
+    path = tmp_path / "q"
+    save(Rotation.random(64, seed=0), path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(keep * len(whole)) if isinstance(keep, float) else keep])
+    with pytest.raises(ValueError, match=r"expected a safetensors file, .*q is truncated or of another kind"):
+        load(path)
+
+
+def test_foreign(tmp_path):
+    path = tmp_path / "other"
+    path.write_bytes(b"PK\x03\x04 this is something else altogether" * 10)
+    with pytest.raises(ValueError, match="truncated or of another kind"):
+        load(path)
+    save_file({"angles": torch.zeros(4)}, path)
+    with pytest.raises(ValueError, match=r"was not written by swallowtail.save"):
+        load(path)
+    with pytest.raises(FileNotFoundError, match="expected a file, got nothing at"):
+        load(tmp_path / "absent")
+
+
+def test_newer_format(tmp_path):
+    with pytest.raises(ValueError, match="has format 2, this version reads up to 1; upgrade swallowtail"):
+        load(written(tmp_path, {"format": io.FORMAT + 1}))
+
+
+@pytest.mark.parametrize(
+    ("change", "tensors"),
+    [
+        ({"kind": "Mixture"}, {}),
+        ({"kind": None}, {}),
+        ({"format": "two"}, {}),
+        ({"wiring": {}}, {}),
+        ({"wiring": {"n": 4}}, {}),
+        ({"wiring": {"n": 5, "depth": 1, "reverse": False}}, {}),
+        ({"wiring": {"n": 4.5, "depth": 1, "reverse": False}}, {}),
+        ({"wiring": {"n": 0, "depth": 1, "reverse": False}}, {}),
+        ({"wiring": {"n": 2**60, "depth": 1, "reverse": False}}, {}),
+        ({}, {"angles": None}),
+        ({}, {"eigenvalues": None}),
+        ({}, {"angles": torch.zeros(3)}),
+        ({}, {"angles": torch.full((4,), torch.nan)}),
+        ({}, {"angles": torch.zeros(4, dtype=torch.complex64)}),
+        ({}, {"eigenvalues": torch.zeros(5)}),
+    ],
+)
+def test_damaged_butterflies(tmp_path, change, tensors):
+    with pytest.raises(ValueError, match=r"expected|lacks"):
+        load(written(tmp_path, change, tensors))
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {"pairs": torch.tensor([[0, 1], [2, 9]], dtype=torch.int32)},
+        {"pairs": torch.tensor([[0, 1], [1, 2]], dtype=torch.int32)},
+        {"pairs": torch.tensor([0, 1, 2, 3], dtype=torch.int32)},
+        {"offsets": torch.tensor([0, 1])},
+        {"offsets": torch.tensor([1, 2])},
+        {"offsets": torch.tensor([0, 5, 2])},
+        {"offsets": None},
+    ],
+)
+def test_damaged_pairs(tmp_path, tensors):
+    Q = Rotation(Pairs(4, [[(0, 1), (2, 3)]]), torch.ones(2))
+    assert load(written(tmp_path, operator=Q)).n == 4
+    with pytest.raises(ValueError, match=r"expected|lacks"):
+        load(written(tmp_path, tensors=tensors, operator=Q))
+
+
+def test_nothing_is_unpickled(tmp_path, monkeypatch):
+    class Trap:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "sprung"),)
+
+    path = tmp_path / "pickle"
+    path.write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(ValueError, match="truncated or of another kind"):
+        load(path)
+    torch.save({"angles": Trap()}, path)
+    with pytest.raises(ValueError, match="truncated or of another kind"):
+        load(path)
+    assert not (tmp_path / "sprung").exists()
+    save(Rotation.random(4, seed=0), path)
+    monkeypatch.setattr(pickle, "load", None)
+    monkeypatch.setattr(pickle, "loads", None)
+    monkeypatch.setattr(torch, "load", None)
+    assert load(path).n == 4
+
+
+def test_only_operators_are_saved(tmp_path):
+    with pytest.raises(TypeError, match="expected a Rotation, a SignedRotation or a SymmetricOperator, got ndarray"):
+        save(np.eye(3), tmp_path / "a")
+    assert not (tmp_path / "a").exists()
