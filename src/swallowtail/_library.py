@@ -6,12 +6,14 @@ Butterfly → (None, [0, n, depth, reverse]), Pairs → (pairs (K, 2), [1, n, *o
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import Parameter
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from swallowtail.kernels import load, reference, select_backend
 from swallowtail.wiring import Butterfly, Pairs, Wiring
@@ -155,14 +157,31 @@ _GRADIENTS: dict[str, tuple[Any, Any]] = {
     "symmetric": (_symmetric_gradient, _keep_for_symmetric),
     "quadratic": (_quadratic_gradient, _keep_for_symmetric),
 }
+_KERNELS = {
+    "rotate": _rotate_op,
+    "rotate_backward": _rotate_backward_op,
+    "symmetric": _symmetric_op,
+    "quadratic": _quadratic_op,
+}
 _N_TENSORS = {"rotate": 2, "rotate_backward": 3, "symmetric": 3, "quadratic": 3}  # before the wiring
 
 
 def call(name: str, *arguments: Any) -> Any:
-    """The operator; under torch.func, which does not take registered gradients, its autograd.Function."""
-    if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None:
+    """Run an operator with its gradient: registered for tracers, an autograd.Function for torch.func, and one of
+    the older kind, a third of the others' overhead, in eager mode.
+    """
+    if torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None or _traced(arguments):
+        return getattr(torch.ops.swallowtail, name)(*arguments)
+    if torch._C._functorch.peek_interpreter_stack() is not None:
         return _FUNCTIONS[name].apply(*arguments)
-    return getattr(torch.ops.swallowtail, name)(*arguments)
+    return _EAGER[name].apply(*arguments)
+
+
+def _traced(arguments: tuple[Any, ...]) -> bool:
+    """Whether a tensor is of a class of its own, such as a fake one."""
+    return any(
+        isinstance(a, Tensor) and type(a) is not Tensor and type(a) is not Parameter for a in arguments
+    )
 
 
 def _vmap_rule(name: str) -> Any:
@@ -190,9 +209,10 @@ def _fold(size: int, tensor: Tensor, dim: int | None) -> Tensor:
 
 
 def _function(name: str) -> Any:
+    """The form torch.func takes."""
     gradient, keep = _GRADIENTS[name]
     members = {
-        "forward": staticmethod(lambda *arguments: call(name, *arguments)),
+        "forward": staticmethod(partial(call, name)),
         "setup_context": staticmethod(keep),
         "backward": staticmethod(gradient),
         "vmap": staticmethod(_vmap_rule(name)),
@@ -200,6 +220,19 @@ def _function(name: str) -> Any:
     return type(f"_{name}", (torch.autograd.Function,), members)
 
 
+def _eager_function(name: str) -> Any:
+    gradient, keep = _GRADIENTS[name]
+
+    def forward(ctx, *arguments):
+        output = _KERNELS[name](*arguments)
+        keep(ctx, arguments, output)
+        return output
+
+    members = {"forward": staticmethod(forward), "backward": staticmethod(gradient)}
+    return type(f"_eager_{name}", (torch.autograd.Function,), members)
+
+
+_EAGER = {name: _eager_function(name) for name in _GRADIENTS}
 _FUNCTIONS = {name: _function(name) for name in _GRADIENTS}
 for _name, (_gradient, _keep) in _GRADIENTS.items():
     torch.library.register_autograd(f"swallowtail::{_name}", _gradient, setup_context=_keep, lib=_library)

@@ -82,17 +82,21 @@ def quadratic(
 ) -> torch.Tensor:
     """xᵀ Q D Qᵀ x, shape (B, m)."""
     prepared = prepared or prepare(wiring, _in_arithmetic(angles), eigenvalues)
-    z = _in_arithmetic(x)
+    z = _in_arithmetic(x).contiguous()
     out = torch.empty(z.shape[:2], dtype=z.dtype)
-    block = max(2, 2**16 // max(1, z.shape[2]))  # rows whose rotated copies stay in cache
+    block = max(2, 2**17 // max(1, z.shape[2]))  # rows whose rotated copies stay in cache
+    rotated = torch.empty(min(block, z.shape[1]), z.shape[2], dtype=z.dtype)
     reverse = isinstance(wiring, Butterfly) and wiring.reverse
     for b, c in enumerate(prepared):
+        # A reversed butterfly's Qᵀ is the forward one's Q, whose scales come first and are not part of D.
+        run = _bind(wiring.T, "up", c) if reverse else _bind(wiring, "unscaled", c)
         own = eigenvalues[b].detach().to(z.dtype).contiguous().numpy()
-        weights = own if reverse or c.diagonal is None else c.diagonal
+        weights = own if reverse or c.diagonal is None else c.diagonal[: z.shape[2]]
         for start in range(0, z.shape[1], block):
-            rows = slice(start, start + block)
-            w = _launch(wiring, "down" if reverse else "unscaled", (c,), z[b : b + 1, rows])
-            cpu_butterfly.weighted_squares(w[0].numpy(), weights[: z.shape[2]], out[b, rows].numpy())
+            rows = z[b, start : start + block]
+            run(rows, rotated[: len(rows)])
+            squares = out[b, start : start + block].numpy()
+            cpu_butterfly.weighted_squares(rotated[: len(rows)].numpy(), weights, squares)
         if not reverse and c.factor != 1.0:
             out[b] *= c.factor
     return out.to(x.dtype)
@@ -112,7 +116,9 @@ def rotate_backward(
     transpose = transpose != reverse
     plain = prepare(forward_wiring, forward_angles, fast=False)
     grad_x = torch.empty_like(grad)
-    grad_angles = torch.zeros(forward_angles.shape, dtype=torch.float64)
+    # Long sums are worth float64; short ones are not worth a gradient of twice the size.
+    sums = torch.float64 if y.shape[1] > LONG_SUM else forward_angles.dtype
+    grad_angles = torch.zeros(forward_angles.shape, dtype=sums)
     wedge: Any = _wedge_butterfly if isinstance(forward_wiring, Butterfly) else _wedge_pairs
     for b, c in enumerate(plain):
         wedge(forward_wiring, c, (y[b], grad[b], grad_x[b]), transpose, grad_angles[b])
@@ -194,6 +200,7 @@ def _bind(wiring: Wiring, action: str, c: Coefficients) -> Callable[[torch.Tenso
     return run
 
 
+LONG_SUM = 4096  # rows
 Batches = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # y, grad and grad_x, each (m, n)
 Rows = Callable[[int, int, int], None]  # (address of x, address of y, number of rows)
 
