@@ -346,16 +346,21 @@ def test_forward_mode_says_no_rather_than_zero():
         torch.func.jvp(lambda a: ops.rotate(x, wiring, a), (angles,), (torch.ones_like(angles),))
 
 
-def backends():
-    return ["aot_eager", "inductor"] if shutil.which("g++") else ["aot_eager"]
-
-
 @OLD_JIT
-@pytest.mark.parametrize("backend", backends())
 @pytest.mark.parametrize(
-    "wiring", [SMALL["butterfly-6-reverse"], SMALL["pairs-5"]], ids=["butterfly", "pairs"]
+    ("backend", "name"),
+    [
+        ("aot_eager", "butterfly-6-reverse"),
+        ("aot_eager", "pairs-5"),
+        pytest.param(
+            "inductor",
+            "pairs-5",
+            marks=pytest.mark.skipif(not shutil.which("g++"), reason="needs a C++ compiler"),
+        ),
+    ],
 )
-def test_compile(backend, wiring):
+def test_compile(backend, name):
+    wiring = SMALL[name]
     torch.compiler.reset()
 
     def model(x, angles, d):

@@ -12,12 +12,12 @@ import swallowtail
 
 NAMES = {
     "swallowtail": """
-        Butterfly Pairs Rotation SymmetricOperator
+        Butterfly Pairs Rotation SignedRotation SymmetricOperator
         available_backends select_backend use_backend
         load save nn
-        FitResult Tracker error_angle fit_symmetric random_rotation random_symmetric
+        FitResult Tracker error_angle fit_rotation fit_symmetric random_rotation random_symmetric
     """,
-    "swallowtail.operators": "Rotation SymmetricOperator",
+    "swallowtail.operators": "Rotation SignedRotation SymmetricOperator",
 }  # fmt: skip
 
 

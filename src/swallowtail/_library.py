@@ -157,7 +157,7 @@ _GRADIENTS: dict[str, tuple[Any, Any]] = {
     "symmetric": (_symmetric_gradient, _keep_for_symmetric),
     "quadratic": (_quadratic_gradient, _keep_for_symmetric),
 }
-_KERNELS = {
+_KERNELS: dict[str, Any] = {
     "rotate": _rotate_op,
     "rotate_backward": _rotate_backward_op,
     "symmetric": _symmetric_op,

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
+from safetensors import SafetensorError
 
 READS = ".npy, .npz (scipy sparse), .csv, .mtx, .safetensors"
 
@@ -75,6 +78,8 @@ def _fit(options: argparse.Namespace) -> None:
 
     if options.output is not None and not options.output.parent.is_dir():
         raise UserError(f"--output: expected an existing folder, got {options.output.parent}")
+    if options.plot is not None:
+        _check_plot(options.plot)
     result = fit_symmetric(
         read_array(options.matrix),
         n_rotations=options.rotations,
@@ -96,6 +101,16 @@ def _fit(options: argparse.Namespace) -> None:
     if options.plot is not None:
         result.plot(options.plot)
         print(f"plot in {options.plot}")
+
+
+def _check_plot(path: Path) -> None:
+    """Before the fit, not after it."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    if not path.parent.is_dir():
+        raise UserError(f"--plot: expected an existing folder, got {path.parent}")
+    if path.suffix[1:] not in FigureCanvasBase.get_supported_filetypes():
+        raise UserError(f"--plot: expected a file like plot.png or plot.pdf, got {path.name}")
 
 
 def _info(options: argparse.Namespace) -> None:
@@ -126,6 +141,7 @@ def _apply(options: argparse.Namespace) -> None:
 
     operator = load(options.file)
     X = read_array(options.columns)
+    X = X.toarray() if hasattr(X, "toarray") else X
     if options.inverse and not isinstance(operator, SymmetricOperator):
         raise UserError("--inverse: expected a symmetric operator, got a rotation")
     result = (
@@ -141,7 +157,7 @@ def read_array(path: Path) -> Any:
         raise UserError(f"expected a file, got nothing at {path}")
     try:
         return _read(path)
-    except (ValueError, KeyError, EOFError, OSError) as error:
+    except (ValueError, KeyError, EOFError, OSError, UserWarning, BadZipFile, SafetensorError) as error:
         raise UserError(f"{path}: expected {READS}; could not read it ({error})") from error
 
 
@@ -149,7 +165,7 @@ def _read(path: Path) -> Any:
     if path.suffix == ".npy":
         return np.load(path, allow_pickle=False)
     if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             names = list(archive)
             if "format" not in names:
                 if len(names) != 1:
@@ -159,7 +175,9 @@ def _read(path: Path) -> Any:
 
         return load_npz(path)
     if path.suffix == ".csv":
-        return np.loadtxt(path, delimiter=",", ndmin=2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # a file without numbers is a warning to NumPy
+            return np.loadtxt(path, delimiter=",", ndmin=2)
     if path.suffix == ".mtx":
         from scipy.io import mmread
 

@@ -65,8 +65,11 @@ def quadratic_form(
     x: Tensor, wiring: Wiring, angles: Tensor, eigenvalues: Tensor, *, cache: PreparedCache | None = None
 ) -> Tensor:
     """xᵀ Q D Qᵀ x, one number a vector, at about half the cost of the product. Returns shape (*batch,)."""
+    direct = _direct(x, angles, eigenvalues)
+    if direct and cache is not None and (run := cache.bound("quadratic", x, wiring, angles, eigenvalues)):
+        return run(x)
     x3, (angles2, d2), shape = _canonical(x, wiring, angles, eigenvalues)
-    if _direct(x, angles, eigenvalues):
+    if direct:
         name = select_backend(x)
         prepared = _prepared(cache, name, wiring, (angles, eigenvalues), angles2, d2)
         q = load(name).quadratic(wiring, angles2, d2, x3, **prepared)
@@ -145,7 +148,8 @@ def _canonical(
     parameters = [t.to(dtype) for t in (angles, *diagonals)]
     x = x if x.dtype in _HALF else x.to(dtype)
 
-    batch = torch.broadcast_shapes(*(t.shape[:-1] for t in parameters))
+    single = all(t.ndim == 1 for t in parameters)  # the usual case, and broadcast_shapes is slow
+    batch = torch.Size() if single else torch.broadcast_shapes(*(t.shape[:-1] for t in parameters))
     if math.prod(batch) == 1 and len(batch) < x.ndim:
         return (
             x.reshape(1, x.shape[:-1].numel(), wiring.n),

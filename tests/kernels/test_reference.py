@@ -161,6 +161,14 @@ def test_gradients_are_the_finite_differences(name, transpose):
             assert abs(difference - float(gradient.flatten()[flat])) < 1e-7, (of, flat)
 
 
+@pytest.mark.parametrize("wiring", [Butterfly(1), Pairs(3, []), Pairs(3, [[]]), Butterfly(3)], ids=repr)
+def test_results_never_share_memory_with_arguments(wiring):
+    angles, x, g = random_angles(wiring, 1), normal(1, 2, wiring.n), normal(1, 2, wiring.n, seed=2)
+    grad_x, _ = reference.rotate_backward(wiring, angles, x, g)
+    for result in (reference.rotate(wiring, angles, x), reference.rotate(wiring, angles, x, True), grad_x):
+        assert result.data_ptr() not in (x.data_ptr(), g.data_ptr())
+
+
 def test_half_precision_is_storage_only():
     """Rounded once at the end: the float32 result, rounded."""
     wiring = Butterfly(64, 4)

@@ -12,7 +12,7 @@ from swallowtail.fitting._conjugate import FLOOR
 from swallowtail.fitting._watch import Watch
 from swallowtail.fitting.interfaces import Problem
 from swallowtail.fitting.result import FitResult, Rival
-from swallowtail.metrics import error_angle, error_angle_interval, relative_error
+from swallowtail.metrics import column_angles, error_angle, error_angle_interval, relative_error
 from swallowtail.operators import SymmetricOperator
 from swallowtail.wiring import Wiring
 
@@ -129,10 +129,8 @@ def estimated(
 def _on_pairs(operator: Any, X: np.ndarray, Y: np.ndarray) -> tuple[tuple[float, float, float], float]:
     """Mean angle with a rough interval, and relative error, on given pairs."""
     B = operator @ X
-    norms = np.linalg.norm(B, axis=0) * np.linalg.norm(Y, axis=0)
-    cosines = np.clip((B * Y).sum(0) / np.where(norms > 0, norms, 1.0), -1, 1)
-    angles = np.degrees(np.arccos(cosines))
+    angles = column_angles(B, Y)
     half = 1.96 * angles.std(ddof=1) / len(angles) ** 0.5 if len(angles) > 1 else 90.0
     mean = float(angles.mean())
-    error = float(np.linalg.norm(B - Y) / (np.linalg.norm(Y) or 1.0))
+    error = relative_error(Y, B).mean
     return (mean, max(0.0, mean - half), min(180.0, mean + half)), error

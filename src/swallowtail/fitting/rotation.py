@@ -200,6 +200,8 @@ def _recovered(R: np.ndarray, ask: Ask) -> Candidate | None:
     given = ask.wiring if isinstance(ask.wiring, Butterfly) else None
     best = None
     for reverse in (False, True) if given is None else (given.reverse,):
+        if ask.method == "auto" and not _may_be_butterfly(R.T if reverse else R):
+            continue
         fit = recover_rotation(R.T if reverse else R)
         operator = _operator(fit.wiring, fit.angles, fit.signs)
         history = [("recover", fit.wiring.n_rotations, fit.relative_error**2)]
@@ -207,8 +209,16 @@ def _recovered(R: np.ndarray, ask: Ask) -> Candidate | None:
             best = Candidate("recovery", operator.T if reverse else operator, history, history[0][2])
         if fit.relative_error < EXACT:
             break
-    assert best is not None
-    return best if best.objective < (EXACT if ask.method == "auto" else 0.5) ** 2 else None
+    limit = EXACT if ask.method == "auto" else 0.5
+    return best if best is not None and best.objective < limit**2 else None
+
+
+def _may_be_butterfly(R: np.ndarray) -> bool:
+    """Whether rows r and r + p are parallel left of column p, as the first layer of a butterfly makes them."""
+    p = Butterfly(len(R)).strides[0] if len(R) > 1 else 1
+    top, bottom = R[: len(R) - p, :p], R[p:, :p]
+    gram = (top * top).sum(1) * (bottom * bottom).sum(1) - (top * bottom).sum(1) ** 2
+    return bool(gram.max(initial=0.0) < 1e-6)  # the square of 1e-3: far above rounding
 
 
 def _operator(wiring: Wiring, angles: np.ndarray, signs: np.ndarray) -> Rotation | SignedRotation:

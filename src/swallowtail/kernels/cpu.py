@@ -84,21 +84,13 @@ def quadratic(
     prepared = prepared or prepare(wiring, _in_arithmetic(angles), eigenvalues)
     z = _in_arithmetic(x).contiguous()
     out = torch.empty(z.shape[:2], dtype=z.dtype)
-    block = max(2, 2**17 // max(1, z.shape[2]))  # rows whose rotated copies stay in cache
-    rotated = torch.empty(min(block, z.shape[1]), z.shape[2], dtype=z.dtype)
-    reverse = isinstance(wiring, Butterfly) and wiring.reverse
-    for b, c in enumerate(prepared):
-        # A reversed butterfly's Qᵀ is the forward one's Q, whose scales come first and are not part of D.
-        run = _bind(wiring.T, "up", c) if reverse else _bind(wiring, "unscaled", c)
-        own = eigenvalues[b].detach().to(z.dtype).contiguous().numpy()
-        weights = own if reverse or c.diagonal is None else c.diagonal[: z.shape[2]]
-        for start in range(0, z.shape[1], block):
-            rows = z[b, start : start + block]
-            run(rows, rotated[: len(rows)])
-            squares = out[b, start : start + block].numpy()
-            cpu_butterfly.weighted_squares(rotated[: len(rows)].numpy(), weights, squares)
-        if not reverse and c.factor != 1.0:
-            out[b] *= c.factor
+    if isinstance(wiring, Butterfly) and wiring.reverse:
+        # Its Qᵀ is the forward butterfly's Q, whose scales come first and are not part of D.
+        w = _launch(wiring, "down", prepared, z)
+        out = (w * w * eigenvalues.to(z.dtype)[:, None]).sum(-1)
+    else:
+        for b, c in enumerate(prepared):
+            _bind_quadratic(wiring, c)(z[b], out[b])
     return out.to(x.dtype)
 
 
@@ -167,13 +159,14 @@ def bind(wiring: Wiring, action: str, prepared: Prepared) -> Callable[[torch.Ten
     if len(prepared) != 1:
         return None
     if isinstance(wiring, Butterfly) and wiring.reverse:
-        if action == "symmetric":
+        if action not in ("up", "down"):
             return None
         wiring, action = wiring.T, "down" if action == "up" else "up"
-    run = _bind(wiring, action, prepared[0])
+    quadratic = action == "quadratic"
+    run = _bind_quadratic(wiring, prepared[0]) if quadratic else _bind(wiring, action, prepared[0])
 
     def call(x: torch.Tensor) -> torch.Tensor:
-        y = torch.empty_like(x)
+        y = torch.empty(x.shape[:-1], dtype=x.dtype) if quadratic else torch.empty_like(x)
         run(x, y)
         return y
 
@@ -198,6 +191,25 @@ def _bind(wiring: Wiring, action: str, c: Coefficients) -> Callable[[torch.Tenso
             y *= factor
 
     return run
+
+
+def _bind_quadratic(wiring: Wiring, c: Coefficients) -> Callable[[torch.Tensor, torch.Tensor], None]:
+    """A function of (x, out): Σ S D S (M x)², in blocks of rows whose rotated copies stay in cache."""
+    run, n, factor = _bind(wiring, "unscaled", c), wiring.n, c.factor
+    assert c.diagonal is not None
+    weights, block = c.diagonal[:n], max(2, 2**17 // n)
+
+    def quadratic(x: torch.Tensor, out: torch.Tensor) -> None:
+        rows, sums = x.reshape(-1, n), out.reshape(-1)
+        rotated = torch.empty(min(block, len(rows)), n, dtype=x.dtype)
+        for start in range(0, len(rows), block):
+            part = rows[start : start + block]
+            run(part, rotated)
+            cpu_butterfly.weighted_squares(rotated.numpy()[: len(part)], weights, sums.numpy()[start:])
+        if factor != 1.0:
+            out *= factor
+
+    return quadratic
 
 
 LONG_SUM = 4096  # rows

@@ -18,7 +18,7 @@ def rotate(wiring: Wiring, angles: torch.Tensor, x: torch.Tensor, transpose: boo
     indices = range(wiring.n_layers) if transpose else reversed(range(wiring.n_layers))  # Q x: Q_L first
     for index in indices:
         x = _rotate_layer(wiring, index, angles, x, transpose)
-    return x.to(storage)
+    return x.to(storage, copy=not wiring.n_layers)  # never the argument itself
 
 
 def symmetric(
@@ -55,7 +55,7 @@ def rotate_backward(
         grad_angles[:, wiring.offsets[index] : wiring.offsets[index + 1]] = -wedge if transpose else wedge
         y = _rotate_layer(wiring, index, angles, y, not transpose)
         grad = _rotate_layer(wiring, index, angles, grad, not transpose)
-    return grad.to(storage), grad_angles
+    return grad.to(storage, copy=not wiring.n_layers), grad_angles
 
 
 def rotate_backward_vjp(

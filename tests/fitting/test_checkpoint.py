@@ -1,0 +1,237 @@
+"""A fit that was killed goes on from its checkpoint to the very answer of an undisturbed one."""
+
+import copy
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from swallowtail import Rotation, fit_rotation, fit_symmetric, io, random_rotation, random_symmetric, save
+from swallowtail.fitting import _checkpoint, jacobi
+from swallowtail.fitting._conjugate import Stop
+from swallowtail.fitting._watch import Watch
+from swallowtail.fitting.align import align_pairs
+from swallowtail.fitting.jacobi import STAGES, fit_pairs
+
+FITS = {
+    "matrix": lambda **k: fit_pairs(random_symmetric(20, 4, seed=1), 40, cycles=25, **k),
+    "likelihood": lambda **k: fit_pairs(
+        random_symmetric(20, 4, seed=1), 40, cycles=6, target="likelihood", **k
+    ),
+    "goal": lambda **k: fit_pairs(random_symmetric(20, 4, seed=1), 150, cycles=6, target_error=0.2, **k),
+    "rotation": lambda **k: align_pairs(random_rotation(20, seed=1), 40, cycles=25, **k),
+}
+
+
+@pytest.fixture
+def eager(monkeypatch):
+    """Every state is written, and none waits for the disk."""
+    monkeypatch.setattr(_checkpoint, "EVERY", 0.0)
+    monkeypatch.setattr(_checkpoint, "SHARE", np.inf)
+    monkeypatch.setattr(io.os, "fsync", lambda descriptor: None)
+
+
+def assert_same(a, b):
+    assert a.wiring == b.wiring
+    assert a.angles.tobytes() == b.angles.tobytes()
+    assert a.history == b.history
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_every_state_leads_to_the_same_end(name):
+    states = []
+    undisturbed = FITS[name](save=lambda state: states.append(copy.deepcopy(state)))
+    assert_same(undisturbed, FITS[name]())
+    seen = {state["stage"] for state in states}
+    assert seen == (set(STAGES) - {"cycle"} if name == "goal" else set(STAGES) - {"shrink"})
+    for state in states:
+        before = copy.deepcopy(state)
+        assert_same(FITS[name](resume=state), undisturbed)
+        for key, value in before.items():  # a state can be used again
+            assert np.array_equal(state[key], value) if isinstance(value, np.ndarray) else state[key] == value
+
+
+def result_bytes(result):
+    rotation = getattr(result.operator, "rotation", result.operator)
+    return rotation.wiring, rotation.angles.numpy().tobytes(), result.history, result.method
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda **k: fit_symmetric(random_symmetric(10, 3, seed=0), **k),
+        lambda **k: fit_rotation(random_rotation(10, seed=0), **k),
+    ],
+    ids=["symmetric", "rotation"],
+)
+def test_stopped_between_any_two_states(fit, tmp_path, monkeypatch, eager):
+    """The process ends, as far as the files can tell, right after a state is written."""
+    undisturbed, path = fit(), tmp_path / "fit"
+    write = _checkpoint.Checkpoint._write
+    for writes in (3, 60):
+        left = [writes]
+
+        def killed(self, left=left):
+            write(self)
+            left[0] -= 1
+            if not left[0]:
+                raise MemoryError  # nothing in a fit catches it
+
+        monkeypatch.setattr(_checkpoint.Checkpoint, "_write", killed)
+        try:
+            fit(checkpoint=path)
+        except MemoryError:
+            assert path.exists()
+        monkeypatch.setattr(_checkpoint.Checkpoint, "_write", write)
+        assert result_bytes(fit(checkpoint=path)) == result_bytes(undisturbed)
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_killed_in_mid_fit(tmp_path):
+    path = tmp_path / "fit"
+    program = f"""
+from swallowtail import fit_symmetric, random_symmetric
+from swallowtail.fitting import _checkpoint
+_checkpoint.EVERY, _checkpoint.SHARE = 0.0, float("inf")
+fit_symmetric(random_symmetric(48, 5, seed=0), method="pairs", cycles=100000, checkpoint={str(path)!r})
+"""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        "OMP_NUM_THREADS": "1",
+    }
+    with subprocess.Popen([sys.executable, "-c", program], env=environment) as process:
+        deadline = time.monotonic() + 120
+        while index_of(path) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait(20)
+    reached = index_of(path)
+    assert reached >= 3
+    # So many cycles would take hours: both fits are stopped a few cycles on.
+    H, calls = random_symmetric(48, 5, seed=0), []
+    resumed = best_at_cycle(reached + 5, calls, H, method="pairs", cycles=100000, checkpoint=path)
+    assert calls[0] == reached  # where the other stopped
+    assert resumed == best_at_cycle(reached + 5, [], H, method="pairs", cycles=100000)
+
+
+def index_of(path):
+    """The cycle a checkpoint has come to; −1 before there is one."""
+    if not path.exists():
+        return -1
+    form = json.loads(io.read(path)[1]["swallowtail checkpoint"])["forms"].get("pairs", {})
+    return form.get("index", -1)
+
+
+def best_at_cycle(cycle, calls, H, **arguments):
+    """The best product when the search comes to this cycle; ``calls`` are the cycles before."""
+    original, found = jacobi.Search.mark, []
+
+    def mark(self, stage, **more):
+        if stage == "cycle":
+            calls.append(more["index"])
+            if more["index"] == cycle:
+                found.append((self.pairs.tobytes(), self.angles.tobytes(), self.history))
+                raise Stop
+        original(self, stage, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jacobi.Search, "mark", mark)
+        fit_symmetric(H, **arguments)
+    return found[0]
+
+
+def test_out_of_time_can_be_continued(tmp_path, monkeypatch, eager):
+    H, path = random_symmetric(16, 4, seed=0), tmp_path / "fit"
+    callback = Watch.callback
+
+    def time_is_up(self, stage, done, objective):
+        self.limit = 0.0 if stage == "cycle" else None
+        callback(self, stage, done, objective)
+
+    monkeypatch.setattr(Watch, "callback", time_is_up)
+    assert fit_symmetric(H, method="pairs", cycles=20, checkpoint=path).status == "time"
+    assert path.exists()
+    monkeypatch.setattr(Watch, "callback", callback)
+    continued = fit_symmetric(H, method="pairs", cycles=20, checkpoint=path)
+    assert result_bytes(continued) == result_bytes(fit_symmetric(H, method="pairs", cycles=20))
+    assert not path.exists()
+
+
+def test_states_are_written_now_and_then(tmp_path, monkeypatch):
+    writes = []
+    monkeypatch.setattr(_checkpoint.Checkpoint, "_write", lambda self: writes.append(1))
+    problem = type("Problem", (), {"n": 3, "dense": np.eye(3), "pairs": None})
+    saver = _checkpoint.Checkpoint(tmp_path / "fit", problem, ()).saver("pairs")
+    for _ in range(1000):
+        saver({"stage": "grow"})
+    assert writes == []  # five seconds have not passed
+    monkeypatch.setattr(_checkpoint, "EVERY", 0.0)
+    saver = _checkpoint.Checkpoint(tmp_path / "fit", problem, ()).saver("pairs")
+    saver({"stage": "grow"})
+    assert writes == [1]
+    assert _checkpoint.Checkpoint(None, problem, ()).saver("pairs") is None
+
+
+@pytest.fixture
+def unfinished(tmp_path, monkeypatch):
+    """A checkpoint on disk, and the matrix it belongs to."""
+    monkeypatch.setattr(_checkpoint.Checkpoint, "remove", lambda self: None)
+    H, path = random_symmetric(8, 2, seed=0), tmp_path / "fit"
+    fit_symmetric(H, checkpoint=path)
+    return H, path
+
+
+def test_another_fits_checkpoint_is_refused(unfinished):
+    H, path = unfinished
+    for matrix, arguments in [
+        (2 * H, {}),
+        (H, {"seed": 1}),
+        (H, {"n_rotations": 5}),
+        (H, {"method": "pairs"}),
+        (H, {"depth": 2}),
+    ]:
+        with pytest.raises(ValueError, match="belongs to another fit"):
+            fit_symmetric(matrix, checkpoint=path, **arguments)
+    fit_symmetric(H, checkpoint=path)
+
+
+def test_options_belong_to_the_fit(tmp_path, monkeypatch):
+    monkeypatch.setattr(_checkpoint.Checkpoint, "remove", lambda self: None)
+    H, path = random_symmetric(8, 2, seed=0), tmp_path / "fit"
+    fit_symmetric(H, method="butterfly", order=np.arange(8), checkpoint=path)
+    fit_symmetric(H, method="butterfly", order=np.arange(8), checkpoint=path)
+    with pytest.raises(ValueError, match="belongs to another fit"):
+        fit_symmetric(H, method="butterfly", order=np.arange(8)[::-1], checkpoint=path)
+
+
+def test_what_is_no_checkpoint(unfinished):
+    H, path = unfinished
+    whole = path.read_bytes()
+    for content in (b"", b"something else", whole[: len(whole) // 2], whole[:-1]):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="expected a file written by an unfinished fit"):
+            fit_symmetric(H, checkpoint=path)
+    save(Rotation(Rotation.random(8, seed=0).wiring, torch.zeros(12)), path)
+    with pytest.raises(ValueError, match="expected a file written by an unfinished fit"):
+        fit_symmetric(H, checkpoint=path)
+
+
+def test_no_folder(tmp_path):
+    with pytest.raises(ValueError, match="expected an existing folder"):
+        fit_symmetric(np.eye(3), checkpoint=tmp_path / "absent" / "fit")
+
+
+def test_a_kill_in_mid_write_leaves_nothing_behind(tmp_path):
+    path = tmp_path / "fit"
+    (tmp_path / ".fit.0123.tmp").write_bytes(b"half")
+    (tmp_path / ".other.0123.tmp").write_bytes(b"half")
+    fit_symmetric(random_symmetric(8, 2, seed=0), checkpoint=path)
+    assert [file.name for file in tmp_path.iterdir()] == [".other.0123.tmp"]
