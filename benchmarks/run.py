@@ -106,8 +106,8 @@ def _threads(rounds: int) -> list[dict[str, Any]]:
 def _memory() -> list[dict[str, Any]]:
     return [
         {
-            "suite": "memory", "contender": f"forward+backward, depth {depth}", "n": 1024, "batch": BATCH,
-            "dtype": "float32", "threads": 1, "extra_bytes": registry.backward_memory(1024, depth, BATCH),
+            "suite": "memory", "contender": f"forward+backward, depth {depth}", "n": 1024, "batch": 4096,
+            "dtype": "float32", "threads": 1, "extra_bytes": registry.backward_memory(1024, depth, 4096),
         }
         for depth in (1, 8)
     ]  # fmt: skip

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from typing import TypeVar
 
@@ -16,6 +17,7 @@ _pool: ThreadPoolExecutor | None = None
 _pool_size = 0
 _lock = threading.Lock()
 
+PATIENCE = 5e-3  # seconds of active waiting for another thread
 WORTH_A_THREAD = 2**19  # rotations of single vectors, about 100 µs: less than that costs more to hand over
 
 
@@ -34,7 +36,15 @@ def over_rows(work: Callable[[int, int], Result], count: int, rotations: int) ->
     bounds = [min(count, 2 * (pairs * i // threads)) for i in range(threads)] + [count]
     futures = [_executor(threads).submit(work, a, b) for a, b in pairwise(bounds[1:])]
     first = work(0, bounds[1])
-    return [first, *[future.result() for future in futures]]
+    return [first, *[_result(future) for future in futures]]
+
+
+def _result(future: Future[Result]) -> Result:
+    """Wait actively for a while: being woken from sleep can take longer than the work (0.5 ms, virtual machines)."""
+    deadline = time.perf_counter() + PATIENCE
+    while not future.done() and time.perf_counter() < deadline:
+        time.sleep(0)  # lets the other thread have the GIL
+    return future.result()
 
 
 def _executor(threads: int) -> ThreadPoolExecutor:

@@ -18,6 +18,7 @@ from swallowtail.kernels._threads import WORTH_A_THREAD, over_rows
 from swallowtail.kernels.cpu_coefficients import (
     Coefficients,
     Prepared,
+    aligned,
     forward_form,
     multiply_adds,
     plan_of,
@@ -227,7 +228,8 @@ def _butterfly_rows(wiring: Butterfly, action: str, c: Coefficients) -> Rows:
     scaled = c.scaled and action != "unscaled"
     single, double = _programs(wiring, number, family, c.plain.tobytes(), scaled)
     T, P, shape = c.T, c.P, (2, c.T.shape[1])
-    return lambda x, y, count: kernel(x, y, count, n, single, double, T, P, diagonal, np.empty(shape, number))
+    make = np.empty if n == shape[1] else aligned  # without padding it is not used, only looked at
+    return lambda x, y, count: kernel(x, y, count, n, single, double, T, P, diagonal, make(shape, number))
 
 
 def _pairs_rows(wiring: Pairs, action: str, c: Coefficients) -> Rows:
@@ -245,7 +247,9 @@ def _pairs_rows(wiring: Pairs, action: str, c: Coefficients) -> Rows:
 
 def _tile(n: int, number: np.dtype) -> np.ndarray:
     # Zeros: lanes past the end of a batch are computed, and must not meet slow or trapping numbers.
-    return np.zeros((n, simd_rows.ROW_REGISTERS * simd.lanes(number.itemsize * 8)), number)
+    tile = aligned((n, simd_rows.ROW_REGISTERS * simd.lanes(number.itemsize * 8)), number)
+    tile[:] = 0
+    return tile
 
 
 def _wedge_butterfly(
@@ -263,7 +267,8 @@ def _wedge_butterfly(
     def rows(start: int, stop: int) -> np.ndarray:
         total = np.zeros(wiring.n_rotations)
         for first in range(start, stop, 512):  # sums of 512 rows in the kernel's dtype, the rest in float64
-            accumulator, scratch = np.zeros(c.T.shape, number), np.empty((4, plan.padded), number)
+            accumulator, scratch = aligned(c.T.shape, number), aligned((4, plan.padded), number)
+            accumulator[:] = 0
             at = [p + first * row for p in pointers]
             kernel(*at, min(512, stop - first), n, *programs, c.T, c.P, accumulator, scratch)
             cpu_butterfly.collect(accumulator, plan.strides, n, sign, total)

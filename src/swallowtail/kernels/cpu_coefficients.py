@@ -14,6 +14,14 @@ from swallowtail.wiring import Butterfly, Pairs, Wiring, pairs_at_stride
 # (smallest cosine, smallest running scale) of a fast rotation. A right angle is plain in both dtypes, and so exact.
 _RANGE = {torch.float32: (2.0**-24, 2.0**-48), torch.float64: (2.0**-53, 2.0**-400)}
 _NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
+_TORCH = {np.dtype(number): dtype for dtype, number in _NUMPY.items()}
+
+
+def aligned(shape: tuple[int, ...], number: Any) -> np.ndarray:
+    """An uninitialised array on a cache line, as torch makes them; NumPy's need not start on one, and a vector load
+    that straddles two lines counts as two.
+    """
+    return torch.empty(shape, dtype=_TORCH[np.dtype(number)]).numpy()
 
 
 class Coefficients(NamedTuple):
@@ -103,17 +111,17 @@ def _pack_butterfly(
     number = _NUMPY[dtype]
     plan = plan_of(wiring, number)
     shape = (len(plan.strides), plan.padded)
-    T, scale = np.empty(shape, number), np.empty(plan.padded)
+    T, scale = aligned(shape, number), np.empty(plan.padded)
     plain = np.zeros(len(plan.passes), np.bool_)
     bounds = np.array([p.layer for p in plan.passes] + [len(plan.strides)])
     # Most rotations need no plain pass and so no P: try without, and allocate it if one turns up.
     for rows in (0, shape[0]) if fast else (shape[0],):
-        P = np.empty((rows, plan.padded), number)
+        P = aligned((rows, plan.padded), number)
         if cpu_butterfly.pack(
             cos, sin, plan.strides, bounds, wiring.n, fast, *_RANGE[dtype], T, P, scale, plain
         ):
             break
-    return Coefficients(T, P, plain, scale, scale.astype(number), not plain[-1])
+    return Coefficients(T, P, plain, scale, _stored(scale, number), not plain[-1])
 
 
 def _pack_pairs(
@@ -123,7 +131,13 @@ def _pack_pairs(
     T, P = np.empty((wiring.n_rotations, 2), number), np.empty((wiring.n_rotations, 2), number)
     scale, plain = np.empty(wiring.n), np.zeros(wiring.n_rotations, np.bool_)
     cpu_pairs.pack(cos, sin, wiring.pairs, fast, *_RANGE[dtype], T, P, scale, plain)
-    return Coefficients(T, P, plain, scale, scale.astype(number), bool(fast and (scale != 1).any()))
+    return Coefficients(T, P, plain, scale, _stored(scale, number), bool(fast and (scale != 1).any()))
+
+
+def _stored(values: np.ndarray, number: Any) -> np.ndarray:
+    out = aligned(values.shape, number)
+    out[:] = values
+    return out
 
 
 def _with_diagonal(c: Coefficients, eigenvalues: np.ndarray) -> Coefficients:
@@ -135,7 +149,7 @@ def _with_diagonal(c: Coefficients, eigenvalues: np.ndarray) -> Coefficients:
     factor = 1.0
     if number == np.float32 and 0 < largest * smallest**2 < 2.0**-100:
         factor = 2.0 ** np.floor(np.log2(largest))
-    return c._replace(diagonal=(diagonal / factor * c.scale**2).astype(number), factor=factor)
+    return c._replace(diagonal=_stored(diagonal / factor * c.scale**2, number), factor=factor)
 
 
 def _holds(c: Coefficients, eigenvalues: np.ndarray) -> bool:
