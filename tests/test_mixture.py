@@ -75,7 +75,7 @@ def test_float32_agrees_with_float64():
 
 
 def test_float32_with_far_apart_scales_does_not_collapse():
-    X, labels, _ = blobs(n=12)
+    X, _, _ = blobs(n=12)
     X = (X * np.logspace(-6, 6, 12)).astype(np.float32)
     model = GivensMixture(3, random_state=0).fit(X)
     assert np.isfinite(model.score_samples(X)).all()

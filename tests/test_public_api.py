@@ -14,8 +14,9 @@ NAMES = {
     "swallowtail": """
         Butterfly Pairs Rotation SignedRotation SymmetricOperator
         available_backends select_backend use_backend
-        load save nn
-        FitResult Tracker error_angle fit_rotation fit_symmetric random_rotation random_symmetric
+        load save nn optim
+        FitResult GivensCovariance GivensMixture GivensNormal Tracker
+        error_angle fit_rotation fit_symmetric random_rotation random_symmetric
     """,
     "swallowtail.operators": "Rotation SignedRotation SymmetricOperator",
 }  # fmt: skip

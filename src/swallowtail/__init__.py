@@ -1,6 +1,8 @@
 """Big rotations and symmetric matrices as short products of Givens rotations: O(n log n) products."""
 
-from swallowtail import nn
+from typing import Any
+
+from swallowtail import nn, optim
 from swallowtail.datasets import random_rotation, random_symmetric
 from swallowtail.fitting import FitResult, Tracker, fit_rotation, fit_symmetric
 from swallowtail.io import load, save
@@ -14,6 +16,9 @@ __version__ = "0.1.0"
 __all__ = [
     "Butterfly",
     "FitResult",
+    "GivensCovariance",
+    "GivensMixture",
+    "GivensNormal",
     "Pairs",
     "Rotation",
     "SignedRotation",
@@ -25,9 +30,21 @@ __all__ = [
     "fit_symmetric",
     "load",
     "nn",
+    "optim",
     "random_rotation",
     "random_symmetric",
     "save",
     "select_backend",
     "use_backend",
 ]
+
+_LAZY = {"GivensCovariance": "covariance", "GivensMixture": "mixture", "GivensNormal": "gaussian"}
+
+
+def __getattr__(name: str) -> Any:
+    """The estimators are imported when asked for: two of them need scikit-learn."""
+    if name in _LAZY:
+        from importlib import import_module
+
+        return getattr(import_module(f"swallowtail.{_LAZY[name]}"), name)
+    raise AttributeError(f"module 'swallowtail' has no attribute {name!r}")

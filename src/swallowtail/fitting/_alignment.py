@@ -13,8 +13,6 @@ import numpy as np
 
 from swallowtail.fitting._conjugate import _jit, rotate_rows
 
-BLOCK = 64  # M is searched in square blocks, whose rows and columns both stay in the cache
-
 
 @_jit
 def trace_parts(
@@ -115,20 +113,25 @@ def _gain(a: float, b: float) -> float:
 
 
 @_jit
-def _best_partners(M: np.ndarray, gain: np.ndarray, partner: np.ndarray) -> None:
-    """For each i the j ≠ i whose rotation raises the trace of M most, and by how much."""
+def _find_partners(M: np.ndarray, stale: np.ndarray, gain: np.ndarray, partner: np.ndarray) -> None:
+    """For each stale i the j ≠ i whose rotation raises the trace of M most, and by how much.
+
+    Rows that are not stale keep their partner unless a stale row is a better one.
+    """
     n = len(M)
-    gain[:] = -1.0
-    partner[:] = 0
-    for top in range(0, n, BLOCK):
-        for left in range(top, n, BLOCK):
-            for i in range(top, min(top + BLOCK, n)):
-                for j in range(max(left, i + 1), min(left + BLOCK, n)):
-                    g = _gain(M[i, i] + M[j, j], M[j, i] - M[i, j])
-                    if g > gain[i]:
-                        gain[i], partner[i] = g, j
-                    if g > gain[j]:
-                        gain[j], partner[j] = g, i
+    for i in range(n):
+        if stale[i]:
+            gain[i] = -1.0
+    for i in range(n):
+        if not stale[i]:
+            continue
+        for j in range(n):
+            if j != i:
+                g = _gain(M[i, i] + M[j, j], M[j, i] - M[i, j])
+                if g > gain[i]:
+                    gain[i], partner[i] = g, j
+                if g > gain[j]:
+                    gain[j], partner[j] = g, i
 
 
 @_jit
@@ -139,7 +142,8 @@ def grow_aligned(
 
     A rotation on (i, j) can raise the trace by √((m_ii + m_jj)² + (m_ji − m_ij)²) − (m_ii + m_jj). Each layer
     takes, of the pairs (i, best partner of i), disjoint ones in decreasing gain as long as it is at least
-    ``threshold`` of the largest; rotations outside of rows i and j leave a pair's gain as it is.
+    ``threshold`` of the largest. A pair's gain changes only if one of its rows is rotated, so a layer of m pairs
+    costs O(nm), not O(n²).
 
     Args:
         M: QᵀR, shape (n, n); overwritten.
@@ -152,10 +156,11 @@ def grow_aligned(
     """
     n = len(M)
     pairs, angles = np.zeros((n_rotations, 2), np.int64), np.zeros(n_rotations)
-    gain, partner, taken = np.empty(n), np.empty(n, np.int64), np.empty(n, np.bool_)
+    gain, partner = np.empty(n), np.zeros(n, np.int64)
+    taken, stale = np.empty(n, np.bool_), np.ones(n, np.bool_)
     k = 0
     while k < n_rotations:
-        _best_partners(M, gain, partner)
+        _find_partners(M, stale, gain, partner)
         order = np.argsort(-gain)
         if not gain[order[0]] > least:
             break
@@ -173,4 +178,6 @@ def grow_aligned(
             angles[k] = np.arctan2(M[second, first] - M[first, second], M[first, first] + M[second, second])
             k += 1
         rotate_rows(M, pairs[lo:k], np.cos(angles[lo:k]), np.sin(angles[lo:k]), True)
+        for i in range(n):
+            stale[i] = taken[i] or taken[partner[i]]
     return pairs[:k], angles[:k]

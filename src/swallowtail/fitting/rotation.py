@@ -24,7 +24,7 @@ from swallowtail.operators import Rotation, SignedRotation
 from swallowtail.wiring import Butterfly, Wiring
 
 METHODS = ("auto", "recovery", "butterfly", "pairs", "sgd")
-WORTH_IT = 1.3  # a scout this many times as far off, squared, as the best form is not looked into further
+WORTH_IT = 1.1  # a scout this many times as far off, squared, as the best form is not looked into further
 HELD_OUT = 64  # products kept for the quality estimate when their number is not limited
 
 
@@ -73,8 +73,8 @@ def fit_rotation(
         A `FitResult`; ``print`` it to see the plain rivals beside the fit.
 
     >>> result = fit_rotation(np.array([[0.6, 0.8], [0.8, -0.6]]))
-    >>> result.status, result.operator.signs.tolist()
-    ('exact', [1.0, -1.0])
+    >>> result.status, type(result.operator).__name__
+    ('exact', 'SignedRotation')
     """
     _checks.choice("method", method, METHODS)
     depth = _checks.integer("depth", depth, at_least=1)

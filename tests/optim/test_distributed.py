@@ -1,0 +1,73 @@
+"""Two processes under DistributedDataParallel (gloo): parameters stay equal, and equal to one process's."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+from swallowtail.optim import GivensAdam, GivensLBFGS, GivensNewton
+
+OPTIMIZERS = {
+    "adam": lambda p: GivensAdam(p, refresh=3),
+    "lbfgs": lambda p: GivensLBFGS(p, max_iter=3),
+    "newton": lambda p: GivensNewton(p, lr=0.05),
+}
+BATCH = 32
+
+
+def _model():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2)).double()
+
+
+def _data():
+    generator = torch.Generator().manual_seed(1)
+    return (torch.randn(BATCH, k, generator=generator, dtype=torch.float64) for k in (6, 2))
+
+
+def _train(model, optimizer, x, y, world):
+    def closure():
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        mean = loss.detach().clone()
+        if world > 1:  # gradients are averaged by DDP, losses by whoever compares them
+            dist.all_reduce(mean)
+            mean /= world
+        return mean
+
+    for _ in range(8):
+        optimizer.step(closure)
+    return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+
+
+def _worker(rank, port, name, folder):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    try:
+        x, y = (z[rank * BATCH // 2 : (rank + 1) * BATCH // 2] for z in _data())
+        model = torch.nn.parallel.DistributedDataParallel(_model())
+        weights = _train(model, OPTIMIZERS[name](model.parameters()), x, y, 2)
+        torch.save(weights, f"{folder}/{rank}.pt")
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo")
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_two_processes_agree_with_each_other_and_with_one(name, tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    mp.spawn(_worker, (port, name, str(tmp_path)), nprocs=2)
+    a, b = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2))
+    assert torch.equal(a, b)
+    model = _model()
+    alone = _train(model, OPTIMIZERS[name](model.parameters()), *_data(), 1)
+    assert torch.allclose(a, alone, rtol=1e-6, atol=1e-9)
