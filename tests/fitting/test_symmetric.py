@@ -365,9 +365,6 @@ def test_a_huge_budget_ends():
     assert result.operator.rotation.n_rotations < 2000
 
 
-@pytest.mark.xfail(
-    reason="sin(target_angle) stands in for the relative error, which must be smaller", strict=True
-)
 @pytest.mark.parametrize("angle", [20.0, 8.0])
 def test_target_angle_takes_as_few_rotations_as_it_needs(angle):
     A = st.random_symmetric(64, 5, 3)
