@@ -28,7 +28,7 @@ TARGETS = ("matrix", "inverse", "likelihood")
 MOST_ROUNDS = 16  # of the paper's budget, when a target angle decides how many rotations there will be
 TRIES = 6  # fits to reach a target angle; one or two do
 EXACT = 1e-6  # relative error below which H lies in the class
-LARGEST_BUTTERFLY = 1024  # beyond this n a butterfly fitted to a dense matrix takes minutes, and rarely wins
+LARGEST_BUTTERFLY = 512  # beyond this n, trying a butterfly too takes longer than the pairs, and rarely wins
 
 
 def fit_symmetric(

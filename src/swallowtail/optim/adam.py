@@ -218,7 +218,8 @@ class GivensAdam(GivensOptimizer):
         """New bases; the first moment, which is linear in the gradients, is carried over exactly."""
         old = self._bases_of(group, stack, states, sizes) if int(states[0]["step"]) > 1 else None
         refit(states, sizes, group)
-        self._bases.pop(tuple(map(id, stack)), None)
+        changed = set(map(id, stack))  # also where these tensors were stacked with others
+        self._bases = {key: kept for key, kept in self._bases.items() if changed.isdisjoint(key)}
         if old is not None:
             new = self._bases_of(group, stack, states, sizes)
             moments = new.into(old.back(torch.stack([s["exp_avg"] for s in states])))
