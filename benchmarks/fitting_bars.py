@@ -164,28 +164,24 @@ def table(rows: list[Row]) -> list[str]:
         f"{'part':15s} {'matrix':34s} {'contender':50s} {'angle':>7s} {'rel. err':>9s} {'s':>8s} {'cpu s':>8s} "
         f"{'seeds':>5s}  other"
     ]
-    groups = dict.fromkeys(
-        (row["part"], row["matrix"], row["contender"], str(row.get("max_products", "")), str(row["n"]))
-        for row in rows
-        if row["part"] != "curve"
-    )
-    for part, matrix, contender, m, n in groups:
-        same = {"part": part, "matrix": matrix, "contender": contender, "max_products": m, "n": n}
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        K = str(row.get("n_rotations", "")) if row["contender"].startswith("eigtj") else ""
+        m, n = str(row.get("max_products", "")), str(row["n"]) if row["part"] == "recovery" else ""
+        if row["part"] != "curve":
+            groups.setdefault((row["part"], row["matrix"], row["contender"], m, n, K), []).append(row)
+    for (part, matrix, contender, m, n, K), same in groups.items():
         angle, error, wall, cpu = (
-            mean(rows, column, **same) for column in ("angle", "relative_error", "seconds", "cpu_seconds")
+            mean(same, column) for column in ("angle", "relative_error", "seconds", "cpu_seconds")
         )
-        count = sum(all(str(row.get(k, "")) == v for k, v in same.items()) for row in rows)
-        label = f"{matrix}{f', {m} products' if m else ''}{f', n={n}' if part == 'recovery' else ''}"
-        other = [
-            f"{name} {value:.4g}"
-            for name, column in OTHER.items()
-            if np.isfinite(value := mean(rows, column, **same))
-        ]
+        label = matrix + (f", {m} products" if m else "") + (f", n={n}" if n else "")
+        values = {name: mean(same, column) for name, column in OTHER.items()}
+        other = ", ".join(f"{name} {value:.4g}" for name, value in values.items() if np.isfinite(value))
         lines.append(
-            f"{part:15s} {label:34s} {contender:50s} {angle:7.2f} {error:9.2g} {wall:8.2f} {cpu:8.2f} "
-            f"{count:5d}  {', '.join(other)}"
+            f"{part:15s} {label:34s} {contender + (f', K={K}' if K else ''):50s} {angle:7.2f} {error:9.2g} "
+            f"{wall:8.2f} {cpu:8.2f} {len(same):5d}  {other}"
         )
-    return [line.replace("nan", "  –") for line in lines]  # fmt: skip
+    return [line.replace("nan", "  –") for line in lines]
 
 
 def report(rows: list[Row]) -> None:

