@@ -231,7 +231,7 @@ def curve(quick: bool) -> list[Row]:
         paper = n * (n - 1).bit_length() // 2
         for K in (paper // 4, paper // 2, paper, 2 * paper, 4 * paper):
             ways: dict[str, Row] = {
-                "swallowtail, grown": {"cycles": 0, "callback": _stop_at_polish},
+                "swallowtail, grown": {"cycles": 0, "callback": _stop_when_grown(K)},
                 "swallowtail, grown and polished": {"cycles": 0},
                 "swallowtail": {},
             }
@@ -269,9 +269,12 @@ def _cpu(row: Row) -> float:
     return float(row.get("cpu_seconds", np.inf))
 
 
-def _stop_at_polish(stage: str, n_rotations: int, objective: float) -> None:
-    if stage == "polish":
-        raise Stop
+def _stop_when_grown(K: int) -> Callable[[str, int, float], None]:
+    def callback(stage: str, n_rotations: int, objective: float) -> None:
+        if stage != "grow" or n_rotations >= K:  # a polish reports when it is done
+            raise Stop
+
+    return callback
 
 
 PARTS: dict[str, Callable[[bool], list[Row]]] = {

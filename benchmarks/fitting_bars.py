@@ -218,6 +218,9 @@ def plot(rows: list[Row]) -> Path:
                 axis.plot(x, y, style, color=color, label=contender, markersize=4)
         n = next(row["n"] for row in rows if row["matrix"] == name)
         axis.set(xscale="log", yscale="log", xlabel="processor seconds", title=f"{name}, n = {n}")
+        axis.xaxis.set_minor_formatter("")
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_formatter("{x:g}")
     figure.axes[0].set_ylabel("angle, degrees; K = ¼, ½, 1, 2, 4 × the paper's")
     figure.axes[0].legend(fontsize=7)
     path = RESULTS / "fitting-time.png"

@@ -1,8 +1,8 @@
 """Mahalanobis distances of rows to all Gaussians of a mixture in one pass: the E-step's kernel.
 
 A tile of rows is transposed once; each component rotates a copy of it and adds up weighted squares there, so
-nothing but the distances is written back. Rotating the rows for one component after another costs five times
-as much, nearly all of it transposing and memory.
+nothing but the distances is written back. Rotating blocks of rows for one component after another took 1.7
+times as long (n = 784, 2000 rotations, float32): the rest is transposing and memory.
 """
 
 from __future__ import annotations

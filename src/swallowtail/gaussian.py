@@ -24,9 +24,7 @@ from swallowtail import _checks, ops
 from swallowtail.operators import SymmetricOperator
 
 EXACT_TRACE = 4096  # up to this n, tr(P Σ) between two bases is summed over n rows; beyond it is estimated
-N_PROBES = (
-    256  # random signs of that estimate: its relative standard error is about √(2/256 n)·‖M‖_F √n / tr M
-)
+N_PROBES = 256  # vectors of random signs in that estimate; its variance is in `trace_of_product`
 _BLOCK = 2**22  # numbers in one block of rows
 
 

@@ -23,7 +23,9 @@ from swallowtail.fitting.symmetric import default_budget
 from swallowtail.operators import SymmetricOperator
 
 BLOCK = 2**21  # numbers of X in one block of an E-step: 16 MiB
-REFITS = 1  # times rotations are chosen anew at most, after EM on the rest has settled; more gain nothing
+# Times rotations are chosen anew, after EM has settled. On MNIST-5k 3 take twice the steps and move held-out bits a
+# pixel from 4.885 to 4.859 (default K) and from 4.848 to 4.855 (K = 2000), one start each.
+REFITS = 1
 FORGETTING = 0.6  # step t of online EM weighs (t + 2)^−0.6; any exponent in (½, 1] converges
 
 
