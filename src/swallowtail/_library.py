@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn import Parameter
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
@@ -55,15 +56,24 @@ _library.define(f"quadratic(Tensor x, Tensor angles, Tensor eigenvalues, {_WIRIN
 
 
 @torch.library.impl(_library, "rotate", "CompositeExplicitAutograd")
-def _rotate_op(x: Tensor, angles: Tensor, pairs: Tensor | None, code: list[int], transpose: bool) -> Tensor:
-    return load(select_backend(x)).rotate(_decode(pairs, code), angles, x, transpose)
+def _rotate_op(
+    x: Tensor, angles: Tensor, pairs: Tensor | None, code: list[int], transpose: bool, **prepared: Any
+) -> Tensor:
+    return load(select_backend(x)).rotate(_decode(pairs, code), angles, x, transpose, **prepared)
 
 
 @torch.library.impl(_library, "rotate_backward", "CompositeExplicitAutograd")
 def _rotate_backward_op(
-    y: Tensor, grad: Tensor, angles: Tensor, pairs: Tensor | None, code: list[int], transpose: bool
+    y: Tensor,
+    grad: Tensor,
+    angles: Tensor,
+    pairs: Tensor | None,
+    code: list[int],
+    transpose: bool,
+    **prepared: Any,
 ) -> tuple[Tensor, Tensor]:
-    return load(select_backend(y)).rotate_backward(_decode(pairs, code), angles, y, grad, transpose)
+    backend = load(select_backend(y))
+    return backend.rotate_backward(_decode(pairs, code), angles, y, grad, transpose, **prepared)
 
 
 @torch.library.impl(_library, "symmetric", "CompositeExplicitAutograd")
@@ -107,7 +117,8 @@ def _keep_for_rotate(ctx, inputs, output):
 
 def _rotate_gradient(ctx, grad):
     y, angles, pairs = ctx.saved_tensors
-    grad_x, grad_angles = call("rotate_backward", y, grad, angles, pairs, ctx.code, ctx.transpose)
+    prepared = getattr(ctx, "prepared", {})
+    grad_x, grad_angles = call("rotate_backward", y, grad, angles, pairs, ctx.code, ctx.transpose, **prepared)
     return grad_x, grad_angles, None, None, None
 
 
@@ -166,14 +177,17 @@ _KERNELS: dict[str, Any] = {
 _N_TENSORS = {"rotate": 2, "rotate_backward": 3, "symmetric": 3, "quadratic": 3}  # before the wiring
 
 
-def call(name: str, *arguments: Any) -> Any:
+def call(name: str, *arguments: Any, **prepared: Any) -> Any:
     """Run an operator with its gradient: registered for tracers, an autograd.Function for torch.func, and one of
-    the older kind, a third of the others' overhead, in eager mode.
+    the older kind, a third of the others' overhead, in eager mode. Where no gradient is wanted, as in most backward
+    passes, the kernel is called, with what was ``prepared`` for it.
     """
     if torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None or _traced(arguments):
         return getattr(torch.ops.swallowtail, name)(*arguments)
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return _FUNCTIONS[name].apply(*arguments)
+    if not torch.is_grad_enabled() and forward_ad._current_level < 0:
+        return _KERNELS[name](*arguments, **prepared)
     return _EAGER[name].apply(*arguments)
 
 
@@ -224,12 +238,23 @@ def _eager_function(name: str) -> Any:
     gradient, keep = _GRADIENTS[name]
 
     def forward(ctx, *arguments):
-        output = _KERNELS[name](*arguments)
+        ctx.prepared = _prepare_training(*arguments) if name == "rotate" else {}
+        output = _KERNELS[name](*arguments, **ctx.prepared)
         keep(ctx, arguments, output)
         return output
 
     members = {"forward": staticmethod(forward), "backward": staticmethod(gradient)}
     return type(f"_eager_{name}", (torch.autograd.Function,), members)
+
+
+def _prepare_training(
+    x: Tensor, angles: Tensor, pairs: Tensor | None, code: list[int], transpose: bool
+) -> dict[str, Any]:
+    """Coefficients that forward makes and backward finds again."""
+    backend = select_backend(x)
+    if backend == "reference":
+        return {}
+    return {"prepared": load(backend).prepare_training(_decode(pairs, code), angles, x)}
 
 
 _EAGER = {name: _eager_function(name) for name in _GRADIENTS}

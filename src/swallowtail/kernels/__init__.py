@@ -2,7 +2,8 @@
 
 Every back end is a module with the functions of `reference` (x (B, m, n), angles (B, K), eigenvalues (B, n)):
 ``rotate``, ``symmetric``, ``quadratic``, ``rotate_backward``; and, but for the reference itself, ``prepare``
-for coefficients that outlive a call, ``multiply_adds`` and ``available``.
+for coefficients that outlive a call, ``prepare_training`` for a call and its gradient, ``multiply_adds`` and
+``available``.
 """
 
 from __future__ import annotations

@@ -7,22 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 
-from swallowtail.kernels import cpu_butterfly, cpu_pairs, simd, simd_rows
+from swallowtail.kernels import cpu_butterfly, cpu_pairs
 from swallowtail.kernels._announce import announce_compilation
 from swallowtail.kernels._threads import WORTH_A_THREAD, over_rows
+from swallowtail.kernels.cpu_backward import rotate_backward
 from swallowtail.kernels.cpu_coefficients import (
     Coefficients,
     Prepared,
     aligned,
-    forward_form,
+    in_arithmetic,
     multiply_adds,
     plan_of,
     prepare,
+    tile,
 )
 from swallowtail.wiring import Butterfly, Pairs, Wiring
 
@@ -31,6 +33,7 @@ __all__ = [
     "bind",
     "multiply_adds",
     "prepare",
+    "prepare_training",
     "quadratic",
     "rotate",
     "rotate_backward",
@@ -46,6 +49,11 @@ def available() -> str | None:
     return None
 
 
+def prepare_training(wiring: Wiring, angles: torch.Tensor, x: torch.Tensor) -> Prepared:
+    """Coefficients for `rotate` and then `rotate_backward`."""
+    return prepare(wiring, in_arithmetic(angles), training=True)
+
+
 def rotate(
     wiring: Wiring,
     angles: torch.Tensor,
@@ -54,7 +62,7 @@ def rotate(
     prepared: Prepared | None = None,
 ) -> torch.Tensor:
     """Q x, or Qᵀ x."""
-    prepared = prepared or prepare(wiring, _in_arithmetic(angles))
+    prepared = prepared or prepare(wiring, in_arithmetic(angles))
     return _launch(wiring, "down" if transpose else "up", prepared, x)
 
 
@@ -66,11 +74,11 @@ def symmetric(
     prepared: Prepared | None = None,
 ) -> torch.Tensor:
     """Q D Qᵀ x, each row read and written once."""
-    prepared = prepared or prepare(wiring, _in_arithmetic(angles), eigenvalues)
+    prepared = prepared or prepare(wiring, in_arithmetic(angles), eigenvalues)
     if isinstance(wiring, Butterfly) and wiring.reverse:
         # The fused kernel goes down first; this wiring goes up first.
-        w = _launch(wiring, "down", prepared, _in_arithmetic(x))
-        return _launch(wiring, "up", prepared, w * _in_arithmetic(eigenvalues)[:, None]).to(x.dtype)
+        w = _launch(wiring, "down", prepared, in_arithmetic(x))
+        return _launch(wiring, "up", prepared, w * in_arithmetic(eigenvalues)[:, None]).to(x.dtype)
     return _launch(wiring, "symmetric", prepared, x)
 
 
@@ -82,8 +90,8 @@ def quadratic(
     prepared: Prepared | None = None,
 ) -> torch.Tensor:
     """xᵀ Q D Qᵀ x, shape (B, m)."""
-    prepared = prepared or prepare(wiring, _in_arithmetic(angles), eigenvalues)
-    z = _in_arithmetic(x).contiguous()
+    prepared = prepared or prepare(wiring, in_arithmetic(angles), eigenvalues)
+    z = in_arithmetic(x).contiguous()
     out = torch.empty(z.shape[:2], dtype=z.dtype)
     if isinstance(wiring, Butterfly) and wiring.reverse:
         # Its Qᵀ is the forward butterfly's Q, whose scales come first and are not part of D.
@@ -95,45 +103,12 @@ def quadratic(
     return out.to(x.dtype)
 
 
-def rotate_backward(
-    wiring: Wiring,
-    angles: torch.Tensor,
-    y: torch.Tensor,
-    grad: torch.Tensor,
-    transpose: bool = False,
-    prepared: Prepared | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Gradients of ⟨grad, Q x⟩ for x and the angles, from y = Q x: the activations are rebuilt."""
-    storage, y, grad = y.dtype, _in_arithmetic(y).contiguous(), _in_arithmetic(grad).contiguous()
-    forward_wiring, forward_angles, reverse = forward_form(wiring, _in_arithmetic(angles))
-    transpose = transpose != reverse
-    plain = prepare(forward_wiring, forward_angles, fast=False)
-    grad_x = torch.empty_like(grad)
-    # Long sums are worth float64; short ones are not worth a gradient of twice the size.
-    sums = torch.float64 if y.shape[1] > LONG_SUM else forward_angles.dtype
-    grad_angles = torch.zeros(forward_angles.shape, dtype=sums)
-    wedge: Any = _wedge_butterfly if isinstance(forward_wiring, Butterfly) else _wedge_pairs
-    for b, c in enumerate(plain):
-        wedge(forward_wiring, c, (y[b], grad[b], grad_x[b]), transpose, grad_angles[b])
-    if reverse:
-        order = torch.from_numpy(forward_wiring.transpose_order)
-        grad_angles = -grad_angles[:, order]
-    return grad_x.to(storage), grad_angles.to(_in_arithmetic(angles).dtype)
-
-
-def _in_arithmetic(x: torch.Tensor) -> torch.Tensor:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-
-
 @lru_cache(maxsize=1024)
 def _programs(
     wiring: Butterfly, number: np.dtype, family: str, plain: bytes, scaled: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """The programs for one vector and for two."""
-    plan = plan_of(wiring, number, family.endswith("wedge"))
-    flags = np.frombuffer(plain, np.bool_)
-    if family.endswith("wedge"):  # other passes than forward, all of them plain
-        flags = np.ones(len(plan.passes), np.bool_)
+    plan, flags = plan_of(wiring, number), np.frombuffer(plain, np.bool_)
     single, double = (cpu_butterfly.program(plan, family, flags, scaled, vectors) for vectors in (1, 2))
     return single, double
 
@@ -213,8 +188,6 @@ def _bind_quadratic(wiring: Wiring, c: Coefficients) -> Callable[[torch.Tensor, 
     return quadratic
 
 
-LONG_SUM = 4096  # rows
-Batches = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # y, grad and grad_x, each (m, n)
 Rows = Callable[[int, int, int], None]  # (address of x, address of y, number of rows)
 
 
@@ -241,57 +214,5 @@ def _pairs_rows(wiring: Pairs, action: str, c: Coefficients) -> Rows:
     scaled = action == "symmetric" or (c.scaled and action != "unscaled")
     pairs, T, P, plain = wiring.pairs, c.T, c.P, c.plain
     return lambda x, y, count: cpu_pairs.run(
-        x, y, count, n, mode, scaled, pairs, T, P, plain, diagonal, _tile(n if count > 1 else 0, number)
+        x, y, count, n, mode, scaled, pairs, T, P, plain, diagonal, tile(n if count > 1 else 0, number)
     )
-
-
-def _tile(n: int, number: np.dtype) -> np.ndarray:
-    # Zeros: lanes past the end of a batch are computed, and must not meet slow or trapping numbers.
-    tile = aligned((n, simd_rows.ROW_REGISTERS * simd.lanes(number.itemsize * 8)), number)
-    tile[:] = 0
-    return tile
-
-
-def _wedge_butterfly(
-    wiring: Butterfly, c: Coefficients, batches: Batches, transpose: bool, out: torch.Tensor
-) -> None:
-    number, n = c.T.dtype, wiring.n
-    plan = plan_of(wiring, number)
-    family = "up wedge" if transpose else "down wedge"
-    kernel = cpu_butterfly.up_wedge if transpose else cpu_butterfly.down_wedge
-    programs = _programs(wiring, number, family, b"", False)
-    row = n * number.itemsize
-    pointers = [batch.data_ptr() for batch in batches]
-    gradient, sign = out.numpy(), -1.0 if transpose else 1.0
-
-    def rows(start: int, stop: int) -> np.ndarray:
-        total = np.zeros(wiring.n_rotations)
-        for first in range(start, stop, 512):  # sums of 512 rows in the kernel's dtype, the rest in float64
-            accumulator, scratch = aligned(c.T.shape, number), aligned((4, plan.padded), number)
-            accumulator[:] = 0
-            at = [p + first * row for p in pointers]
-            kernel(*at, min(512, stop - first), n, *programs, c.T, c.P, accumulator, scratch)
-            cpu_butterfly.collect(accumulator, plan.strides, n, sign, total)
-        return total
-
-    for total in over_rows(rows, len(batches[0]), wiring.n_rotations):
-        gradient += total
-
-
-def _wedge_pairs(
-    wiring: Pairs, c: Coefficients, batches: Batches, transpose: bool, out: torch.Tensor
-) -> None:
-    number, n = c.T.dtype, wiring.n
-    row = n * number.itemsize
-    pointers = [batch.data_ptr() for batch in batches]
-    gradient, kernel = out.numpy(), cast(Any, cpu_pairs.run_wedge)
-
-    def rows(start: int, stop: int) -> np.ndarray:
-        total = np.zeros(wiring.n_rotations)
-        at = [p + start * row for p in pointers]
-        y, g = _tile(n, number), _tile(n, number)
-        kernel(*at, stop - start, n, transpose, wiring.pairs, c.T, c.P, y, g, total)
-        return total
-
-    for total in over_rows(rows, len(batches[0]), wiring.n_rotations):
-        gradient += -total if transpose else total

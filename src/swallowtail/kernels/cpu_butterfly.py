@@ -56,18 +56,19 @@ def make_plan(n: int, depth: int, width: int, radix: int = simd.MAX_RADIX) -> Pl
     return Plan(n, padded, np.array(strides * depth, np.int64), tuple(passes))
 
 
-ONE, OTHER, BOTH = 0, 1, 2  # which of two vectors (two pairs, going backward) a row of a program works on
+ONE, OTHER, BOTH = 0, 1, 2  # which of two vectors a row of a program works on
 
 
 def program(plan: Plan, family: str, plain: np.ndarray, scale: bool, vectors: int) -> np.ndarray:
-    """The passes of one kernel as rows (code of the shape, which vectors, stride, layer·padded).
+    """The passes of one kernel as rows (code of the shape, which vectors, stride, layer·padded); going backward all
+    passes work on two pairs of vectors, and the second number says whether the diagonal is applied.
 
     Args:
         plan: the passes, in the order of Qᵀ.
         family: a key of `simd.FAMILIES`.
         plain: for each pass, whether it takes four multiply-adds a rotation.
         scale: whether the diagonal is applied, at the end of down or at the start of up.
-        vectors: 1, or 2 to go through the passes with two vectors (two pairs, going backward) at once.
+        vectors: 1, or 2 to go through the passes with two vectors at once.
     """
     wedge = family.endswith("wedge")
     codes = {shape: code for code, shape in enumerate(simd.FAMILIES[family])}
@@ -75,11 +76,13 @@ def program(plan: Plan, family: str, plain: np.ndarray, scale: bool, vectors: in
 
     def add(i: int, down: bool, scaled: bool, up: bool) -> None:
         p = plan.passes[i]
-        counts = (2, 4) if wedge else (1, 2)
+        counts = (simd.WEDGE_VECTORS,) if wedge else (1, 2)
         by_vectors = [
             simd.Shape(v, p.radix, p.inner, down, scaled, up, bool(plain[i]), wedge) for v in counts
         ]
-        if by_vectors[vectors - 1] in codes:
+        if wedge:
+            choices = [(by_vectors[0], int(scaled))]
+        elif by_vectors[vectors - 1] in codes:
             choices = [(by_vectors[vectors - 1], BOTH if vectors == 2 else ONE)]
         else:  # plain passes are rare, and compiled for one vector only
             choices = [(by_vectors[0], ONE), (by_vectors[0], OTHER)]
@@ -103,12 +106,13 @@ def program(plan: Plan, family: str, plain: np.ndarray, scale: bool, vectors: in
 
 
 @njit(nogil=True, cache=True)
-def pack(cos, sin, strides, pass_layers, n, fast, tiny_cos, tiny_scale, T, P, S, plain):
+def pack(cos, sin, strides, pass_layers, n, fast, tiny_cos, tiny_scale, T, P, S, W, plain):
     """Fill the coefficients of Qᵀ = S·M. Returns False if a plain pass is needed and P has no room.
 
     A pass is plain when a cosine in it is below ``tiny_cos`` or a running scale would fall below
     ``tiny_scale``: range, not accuracy, is what large angles cost the fast form. A plain pass takes the
-    scales into its coefficients and sets them back to 1.
+    scales into its coefficients and sets them back to 1. W, unless empty, receives for each rotation the product of
+    the scales its two coordinates come with: that is what a wedge product of scaled vectors is short of.
     """
     padded = S.shape[0]
     S[:] = 1.0
@@ -122,7 +126,7 @@ def pack(cos, sin, strides, pass_layers, n, fast, tiny_cos, tiny_scale, T, P, S,
         if plain[i] and P.shape[0] == 0:
             return False
         for layer in range(first, last):
-            start = _pack_layer(cos, sin, strides[layer], start, n, plain[i], layer, T, P, S)
+            start = _pack_layer(cos, sin, strides[layer], start, n, plain[i], layer, T, P, S, W)
     return True
 
 
@@ -143,16 +147,20 @@ def _scales_fall(cos, strides, first, last, start, n, tiny_cos, tiny_scale, S, t
 
 
 @njit(nogil=True, cache=True)
-def _pack_layer(cos, sin, p, start, n, plain, layer, T, P, S):
+def _pack_layer(cos, sin, p, start, n, plain, layer, T, P, S, W):
     """One layer of Gᵀ = [[c, s], [−s, c]] on coordinates that carry scales S."""
     T[layer, :] = 0.0
     if plain:
         for i in range(S.shape[0]):
             P[layer, i] = S[i]
+    elif P.shape[0]:
+        P[layer, :] = 1.0  # a backward pass may span plain layers and this one
     for block in range(0, n, 2 * p):
         for a in range(block, min(block + p, n - p)):
             b = a + p
             c, s = cos[start], sin[start]
+            if W.shape[0]:
+                W[start] = S[a] * S[b]
             start += 1
             if plain:
                 P[layer, a] = c * S[a]
@@ -171,14 +179,14 @@ def _pack_layer(cos, sin, p, start, n, plain, layer, T, P, S):
 
 
 @njit(nogil=True, cache=True)
-def collect(accumulator, strides, n, sign, out):
+def collect(accumulator, strides, n, sign, W, out):
     """Read the wedge products of first coordinates, layer by layer, into the flat gradient of the angles."""
     k = 0
     for layer in range(len(strides)):
         p = strides[layer]
         for block in range(0, n, 2 * p):
             for a in range(block, min(block + p, n - p)):
-                out[k] += sign * accumulator[layer, a]
+                out[k] += sign * accumulator[layer, a] * W[k]
                 k += 1
 
 
@@ -212,25 +220,34 @@ def _driver(family):
 
 
 def _wedge_driver(family):
-    """Walk (y, grad) back through the rotation; ``accumulator`` (layers, padded) gains the wedge products."""
+    """Walk (y, grad) back through the rotation; ``accumulator`` (layers, padded) gains the wedge products.
+
+    S, the diagonal of Qᵀ = S·M, is what fast passes end with.
+    """
 
     @njit(nogil=True, cache=True)
-    def run(y, grad, grad_x, count, n, single, double, T, P, accumulator, scratch):
+    def run(y, grad, grad_x, count, n, program, T, P, S, accumulator, scratch):
         size, padded = scratch.itemsize, scratch.shape[1]
         for v in range(0, count, 2):
             two = v + 1 < count
-            program = double if two else single
             y0, g0, d0 = y + v * n * size, grad + v * n * size, grad_x + v * n * size
             y1, g1, d1 = y0 + n * size, g0 + n * size, d0 + n * size
             r0, r1 = scratch.ctypes.data, scratch.ctypes.data + padded * size  # y, rebuilt layer by layer
             t0, t1 = d0, d1
+            if not two:  # zeros keep the last row company
+                y1 = g1 = d1 = t1 = r1
+                scratch[1, :] = 0
+                scratch[3, :] = 0
             if n != padded:
                 y0, y1 = _load(y0, y1, two, n, scratch[:2])
                 g0, g1 = t0, t1 = _load(g0, g1, two, n, scratch[2:])
             for i in range(program.shape[0]):
+                own = (
+                    S.ctypes.data if program[i, 1] else P.ctypes.data
+                )  # what the vectors' own numbers are times
                 butterfly_pass(
                     family, scratch, program[i, 0], (y0, g0, y1, g1), (r0, t0, r1, t1), program[i, 2], padded,
-                    T.ctypes.data, P.ctypes.data, accumulator.ctypes.data, program[i, 3], n,
+                    T.ctypes.data, own, accumulator.ctypes.data, program[i, 3], n,
                 )  # fmt: skip
                 y0, y1, g0, g1 = r0, r1, t0, t1
             if n != padded:

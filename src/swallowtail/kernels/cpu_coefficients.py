@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from swallowtail.kernels import cpu_butterfly, cpu_pairs, simd
+from swallowtail.kernels import cpu_butterfly, cpu_pairs, simd, simd_rows
 from swallowtail.wiring import Butterfly, Pairs, Wiring, pairs_at_stride
 
 # (smallest cosine, smallest running scale) of a fast rotation. A right angle is plain in both dtypes, and so exact.
@@ -24,6 +24,20 @@ def aligned(shape: tuple[int, ...], number: Any) -> np.ndarray:
     return torch.empty(shape, dtype=_TORCH[np.dtype(number)]).numpy()
 
 
+def tile(n: int, number: np.dtype) -> np.ndarray:
+    """Room for n features of a few registers of vectors; zeros, because lanes past the end of a batch are computed
+    too and must not meet slow or trapping numbers.
+    """
+    out = aligned((n, simd_rows.ROW_REGISTERS * simd.lanes(number.itemsize * 8)), number)
+    out[:] = 0
+    return out
+
+
+def in_arithmetic(x: torch.Tensor) -> torch.Tensor:
+    """Half precision is for storage only."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
 class Coefficients(NamedTuple):
     """What the kernels read for one rotation, Qᵀ = S·M (see `cpu_butterfly`), and for one diagonal."""
 
@@ -35,6 +49,7 @@ class Coefficients(NamedTuple):
     scaled: bool  # whether S differs from 1
     diagonal: np.ndarray | None = None  # S D S, divided by `factor`
     factor: float = 1.0  # a power of two
+    wedge: np.ndarray | None = None  # for each rotation, the scales of its two coordinates multiplied
 
 
 Prepared = tuple[Coefficients, ...]  # one for each of the B rotations
@@ -47,6 +62,7 @@ def prepare(
     *,
     fast: bool = True,
     rotation: Prepared | None = None,
+    training: bool = False,
 ) -> Prepared:
     """Coefficients of the rotations (and of the diagonals), good as long as the angles do not change.
 
@@ -56,6 +72,7 @@ def prepare(
         eigenvalues: shape (B, n), if Q D Qᵀ is wanted.
         fast: two multiply-adds a rotation where the range of the scales allows it.
         rotation: the result of an earlier call with the same angles, to add eigenvalues to.
+        training: a backward pass will read them too.
     """
     original = angles
     if rotation is None:
@@ -63,7 +80,9 @@ def prepare(
         theta = angles.detach().to("cpu", torch.float64)
         cos, sin = torch.cos(theta).numpy(), torch.sin(theta).numpy()
         pack: Any = _pack_butterfly if isinstance(wiring, Butterfly) else _pack_pairs
-        rotation = tuple(pack(wiring, angles.dtype, c, s, fast) for c, s in zip(cos, sin, strict=True))
+        rotation = tuple(
+            pack(wiring, angles.dtype, c, s, fast, training) for c, s in zip(cos, sin, strict=True)
+        )
     if eigenvalues is None:
         return rotation
     d = eigenvalues.detach().to("cpu", torch.float64).numpy()
@@ -106,26 +125,29 @@ def plan_of(wiring: Butterfly, dtype: np.dtype | type, backward: bool = False) -
 
 
 def _pack_butterfly(
-    wiring: Butterfly, dtype: torch.dtype, cos: np.ndarray, sin: np.ndarray, fast: bool
+    wiring: Butterfly, dtype: torch.dtype, cos: np.ndarray, sin: np.ndarray, fast: bool, training: bool
 ) -> Coefficients:
     number = _NUMPY[dtype]
     plan = plan_of(wiring, number)
     shape = (len(plan.strides), plan.padded)
     T, scale = aligned(shape, number), np.empty(plan.padded)
     plain = np.zeros(len(plan.passes), np.bool_)
+    wedge = aligned((len(cos) if training else 0,), number)
     bounds = np.array([p.layer for p in plan.passes] + [len(plan.strides)])
     # Most rotations need no plain pass and so no P: try without, and allocate it if one turns up.
     for rows in (0, shape[0]) if fast else (shape[0],):
         P = aligned((rows, plan.padded), number)
         if cpu_butterfly.pack(
-            cos, sin, plan.strides, bounds, wiring.n, fast, *_RANGE[dtype], T, P, scale, plain
+            cos, sin, plan.strides, bounds, wiring.n, fast, *_RANGE[dtype], T, P, scale, wedge, plain
         ):
             break
-    return Coefficients(T, P, plain, scale, _stored(scale, number), not plain[-1])
+    return Coefficients(
+        T, P, plain, scale, _stored(scale, number), not plain[-1], wedge=wedge if training else None
+    )
 
 
 def _pack_pairs(
-    wiring: Pairs, dtype: torch.dtype, cos: np.ndarray, sin: np.ndarray, fast: bool
+    wiring: Pairs, dtype: torch.dtype, cos: np.ndarray, sin: np.ndarray, fast: bool, training: bool
 ) -> Coefficients:
     number = _NUMPY[dtype]
     T, P = np.empty((wiring.n_rotations, 2), number), np.empty((wiring.n_rotations, 2), number)

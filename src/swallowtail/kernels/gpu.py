@@ -58,6 +58,11 @@ def prepare(
     return gpu_butterfly.prepare_plain(wiring, angles, eigenvalues, dtype)
 
 
+def prepare_training(wiring: Wiring, angles: torch.Tensor, x: torch.Tensor) -> Any:
+    """Tables for `rotate` and then `rotate_backward`."""
+    return _plain(wiring, angles, x) if wiring.n_rotations and x.numel() else None
+
+
 def multiply_adds(wiring: Wiring, prepared: PreparedButterfly | PreparedPairs, form: str = "rotate") -> int:
     """Multiply-adds of one Q x ("rotate"), Q D Qᵀ x ("symmetric") or xᵀ Q D Qᵀ x ("quadratic") as the kernel
     does it.
@@ -132,7 +137,7 @@ def rotate_backward(
     y, grad = y.contiguous(), grad.contiguous()
     launch = gpu_pairs.launch_backward if isinstance(wiring, Pairs) else gpu_butterfly.launch_backward
     grad_x, grad_angles = launch(wiring, prepared, y, grad, transpose)
-    return grad_x, (-grad_angles if transpose else grad_angles).to(_arithmetic(angles.dtype))
+    return grad_x, grad_angles.to(_arithmetic(angles.dtype))
 
 
 def _arithmetic(dtype: torch.dtype) -> torch.dtype:

@@ -55,7 +55,7 @@ def _passes(n: int) -> tuple[Pass, ...]:
     passes, first = [Pass(0, 10, 1, GROUPS[10])], 10
     for index in range(strided):
         size = rest // strided + (index < rest % strided)
-        passes.append(Pass(first, size, 128, -(-size // 4)))
+        passes.append(Pass(first, size, 64 if size == 4 else 128, -(-size // 4)))
         first += size
     return tuple(passes)
 
@@ -86,7 +86,7 @@ BACKWARD_PROGRAMS = 8  # a multiprocessor, each with sums of its own
 
 def _tile(p: Pass, kind: str, dtype: torch.dtype, storage: torch.dtype) -> tuple[int, int]:
     """Vectors and warps of a program."""
-    rows, warps = TILES[kind][p.bits] if p.cols == 1 else (max(1, 32 >> p.bits), 4)
+    rows, warps = TILES[kind][p.bits] if p.cols == 1 else (max(1, 32 >> p.bits), 2 if p.cols == 64 else 4)
     if dtype == torch.float64:
         return max(1, rows // 2), warps
     # Half precision leaves the memory idle half the time: 64 numbers a thread and few warps save
@@ -176,16 +176,11 @@ def _angle_index(wiring: Butterfly, device: torch.device) -> tuple[torch.Tensor,
     return tuple(_to_table(dense, wiring.n, p)[0].long() for p in _passes(wiring.n))
 
 
-@lru_cache(maxsize=64)
-def _place_index(wiring: Butterfly, device: torch.device) -> torch.Tensor:  # shape: (K,)
-    """Where each angle stands in the tables of all passes, flattened one after the other."""
-    held = torch.cat([index.flatten() for index in _angle_index(wiring, device)])
-    places = torch.empty(wiring.n_rotations + 1, dtype=torch.long, device=device)
-    places[held] = torch.arange(len(held), device=device)
-    return places[1:]
-
-
 TABLE_BLOCK = 1024  # entries a program of the table kernel
+COLLECT_BLOCK, COLLECT_SLOTS = (
+    32,
+    64,
+)  # entries a program of the collecting kernel, and slots it reads at a time
 
 
 def prepare_plain(
@@ -359,9 +354,9 @@ def launch_backward(
     # Walking back from Q x is Qᵀ, and the other way round.
     steps = _steps(wiring, prepared, not transpose, transpose, None)
     tiles_of = [_tile(p, "backward", wide, wide) for p in prepared.passes]
-    sums = [_sums(u, rows, m) for (u, _), (rows, _) in zip(prepared.tables, tiles_of, strict=True)]
     grad_x = torch.empty_like(y)
     rows = m if len(steps) == 1 else max(1, min(m, CHUNK_BYTES // (2 * batch * n * wide.itemsize)))
+    sums = [_sums(u, size, rows) for (u, _), (size, _) in zip(prepared.tables, tiles_of, strict=True)]
     y_work = torch.empty(batch, rows, n, dtype=wide, device=y.device) if len(steps) > 1 else y
     g_work = torch.empty_like(y_work) if len(steps) > 1 else grad
     for start in range(0, m, rows):
@@ -380,23 +375,30 @@ def launch_backward(
             gpu_butterfly_kernels.backward_kernel[(batch * slots * tiles,)](
                 y_in, g_in, y_out, g_out, u, v, target_sums, n, stop - start, row_blocks, tiles, slots,
                 y_in.stride(0), g_in.stride(0), y_out.stride(0), g_out.stride(0), u.stride(0),
-                target_sums.stride(0), target_sums.stride(1),
+                target_sums.stride(0), target_sums.stride(1), int(start > 0),
                 KEEP_Y=not last, TRANSPOSE=not transpose, UP=wiring.reverse != transpose, DEPTH=depth,
                 EVEN=n % (1 << (p.first + p.bits)) == 0, DIRECT=y.dtype.itemsize >= 4,
                 GROUPS=p.groups, BITS=p.bits, COLS=p.cols, STRIDE=1 << p.first, ROWS=tile_rows,
                 num_warps=warps,
             )  # fmt: skip
             y_in, g_in = y_out, g_out
-    totals = torch.cat([total.sum(1).flatten(1) for total in sums], 1)
-    return grad_x, totals[:, _place_index(wiring, y.device)]
+    grad_angles = torch.empty(batch, wiring.n_rotations, dtype=wide, device=y.device)
+    for index, total in zip(_angle_index(wiring, y.device), sums, strict=True):
+        gpu_butterfly_kernels.collect_kernel[(-(-index.numel() // COLLECT_BLOCK), batch)](
+            total, index, grad_angles, wiring.n_rotations, index.numel(), total.shape[1],
+            SIGN=-1 if transpose else 1, SLOTS=COLLECT_SLOTS, BLOCK=COLLECT_BLOCK,
+        )  # fmt: skip
+    return grad_x, grad_angles
 
 
-def _sums(table: torch.Tensor, rows: int, m: int) -> torch.Tensor:
-    """Zeros for each program's own sums: (B, slots, depth, tiles, bits, N/2)."""
-    blocks = -(-m // rows)
+def _sums(table: torch.Tensor, tile_rows: int, rows: int) -> torch.Tensor:
+    """Room for each program's own sums, (B, slots, depth, tiles, bits, N/2): no more slots than blocks of rows in a
+    launch, so that each is written.
+    """
+    blocks = -(-rows // tile_rows)
     wanted = -(-BACKWARD_PROGRAMS * multiprocessors(table.device) // (len(table) * table.shape[2]))
     slots = max(1, min(blocks, wanted, SUMS_BYTES // (table.numel() * table.itemsize)))
-    return table.new_zeros(len(table), slots, *table.shape[1:])
+    return table.new_empty(len(table), slots, *table.shape[1:])
 
 
 @lru_cache(maxsize=8)

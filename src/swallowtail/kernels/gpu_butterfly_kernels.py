@@ -49,6 +49,24 @@ def table_kernel(angles_ptr, index_ptr, u_ptr, v_ptr, K, size, BLOCK: tl.constex
 
 
 @triton.jit
+def collect_kernel(
+    sum_ptr, index_ptr, out_ptr, K, size, slots, SIGN: tl.constexpr, SLOTS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """The way back: add up the slots (B, slots, size), and put each place's sum where its angle stands in (B, K)."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    batch = tl.program_id(1).to(tl.int64)
+    total = tl.zeros((SLOTS, BLOCK), tl.float64)
+    for first in range(0, slots, SLOTS):
+        slot = first + tl.arange(0, SLOTS)
+        inside = (slot < slots)[:, None] & (at < size)[None, :]
+        offsets = (batch * slots + slot)[:, None] * size + at[None, :]
+        total += tl.load(sum_ptr + offsets, mask=inside, other=0.0).to(tl.float64)
+    index = tl.load(index_ptr + at, mask=at < size, other=0)
+    result = (SIGN * tl.sum(total, axis=0)).to(out_ptr.dtype.element_ty)
+    tl.store(out_ptr + batch * K + index - 1, result, mask=index > 0)
+
+
+@triton.jit
 def _table_offsets(STAGE: tl.constexpr, H: tl.constexpr, M: tl.constexpr):
     """Where a thread's coefficients of one stage lie: shape (M, H/4, 4), or (M, 1, H) when H < 4.
 
@@ -314,7 +332,7 @@ def rotate_kernel(
 
 @triton.jit
 def _backward_stage(
-    y, g, u_ptr, v_ptr, sum_ptr, BIT: tl.constexpr, FIRST: tl.constexpr, H: tl.constexpr,
+    y, g, u_ptr, v_ptr, sum_ptr, begun, BIT: tl.constexpr, FIRST: tl.constexpr, H: tl.constexpr,
     ROWS: tl.constexpr, M: tl.constexpr, TRANSPOSE: tl.constexpr,
 ):  # fmt: skip
     """Add the wedge products of one stage to the program's sums, then take both sides back through it."""
@@ -327,7 +345,8 @@ def _backward_stage(
     ya, yb = _partners(y, ABOVE, BELOW, ROWS, M)
     ga, gb = _partners(g, ABOVE, BELOW, ROWS, M)
     wedge = tl.reshape(tl.sum(gb * ya - ga * yb, axis=2), (H // WIDE, WIDE, M))
-    tl.store(sum_ptr + offsets, tl.load(sum_ptr + offsets) + tl.permute(wedge, (2, 0, 1)))
+    before = tl.load(sum_ptr + offsets, mask=begun, other=0.0)
+    tl.store(sum_ptr + offsets, before + tl.permute(wedge, (2, 0, 1)))
     ya, yb = _step(ya, yb, u, v, TRANSPOSE, False)
     ga, gb = _step(ga, gb, u, v, TRANSPOSE, False)
     return _rejoin(ya, yb, ABOVE, BELOW, ROWS, M), _rejoin(ga, gb, ABOVE, BELOW, ROWS, M)
@@ -335,7 +354,7 @@ def _backward_stage(
 
 @triton.jit
 def _backward_group(
-    y, g, u_ptr, v_ptr, sum_ptr, GROUP: tl.constexpr, GROUPS: tl.constexpr, BITS: tl.constexpr,
+    y, g, u_ptr, v_ptr, sum_ptr, begun, GROUP: tl.constexpr, GROUPS: tl.constexpr, BITS: tl.constexpr,
     COLS: tl.constexpr, ROWS: tl.constexpr, UP: tl.constexpr, TRANSPOSE: tl.constexpr,
 ):  # fmt: skip
     r: tl.constexpr = _radix(GROUP, GROUPS, BITS)
@@ -346,8 +365,8 @@ def _backward_group(
     g = _to_group(g, 2**r, LOW, HIGH, ROWS)
     for i in tl.static_range(r):
         y, g = _backward_stage(
-            y, g, u_ptr, v_ptr, sum_ptr, i if UP else r - 1 - i, FIRST, 2 ** (r - 1), ROWS, HIGH * LOW,
-            TRANSPOSE
+            y, g, u_ptr, v_ptr, sum_ptr, begun, i if UP else r - 1 - i, FIRST, 2 ** (r - 1), ROWS,
+            HIGH * LOW, TRANSPOSE
         )  # fmt: skip
     return _from_group(y, 2**r, LOW, HIGH, ROWS), _from_group(g, 2**r, LOW, HIGH, ROWS)
 
@@ -356,8 +375,7 @@ def _backward_group(
 def backward_kernel(
     y_ptr, g_ptr, y_out_ptr, g_out_ptr, u_ptr, v_ptr, sum_ptr,
     n, n_rows, row_blocks, tiles, slots, y_stride, g_stride, y_out_stride, g_out_stride, table_stride,
-    sum_stride,
-    slot_stride,
+    sum_stride, slot_stride, begun,
     KEEP_Y: tl.constexpr, TRANSPOSE: tl.constexpr, UP: tl.constexpr, DEPTH: tl.constexpr, EVEN: tl.constexpr,
     DIRECT: tl.constexpr,
     GROUPS: tl.constexpr, BITS: tl.constexpr, COLS: tl.constexpr, STRIDE: tl.constexpr, ROWS: tl.constexpr,
@@ -366,8 +384,8 @@ def backward_kernel(
     product.
 
     A program takes the row blocks slot, slot + slots, … of one tile and keeps its own sums, (slots, DEPTH,
-    tiles, BITS, N/2) in all: nothing is added in an order that could change. KEEP_Y writes y on too, for a
-    next pass.
+    tiles, BITS, N/2) in all: nothing is added in an order that could change. They start from zero unless
+    ``begun`` is 1. KEEP_Y writes y on too, for a next pass.
     """
     program = tl.program_id(0)
     tile = program % tiles
@@ -393,9 +411,8 @@ def backward_kernel(
             d = i if TRANSPOSE else DEPTH - 1 - i
             for j in tl.static_range(GROUPS):
                 y, g = _backward_group(
-                    y, g, u_ptr + d * sweep, v_ptr + d * sweep, sum_ptr + d * sweep, j if UP else GROUPS - 1
-                    - j,
-                    GROUPS, BITS, COLS, ROWS, UP, TRANSPOSE,
+                    y, g, u_ptr + d * sweep, v_ptr + d * sweep, sum_ptr + d * sweep, block + begun > slot,
+                    j if UP else GROUPS - 1 - j, GROUPS, BITS, COLS, ROWS, UP, TRANSPOSE,
                 )  # fmt: skip
         if KEEP_Y:
             _store_tile(

@@ -166,4 +166,5 @@ def launch_backward(
         prepared.coordinate, prepared.row_of, n, touched, len(prepared.first) // slots, m, blocks, programs,
         TRANSPOSE=not transpose, SLOTS=slots, LANES=lanes, COLS=PAIRS_COLS, num_warps=PAIRS_WARPS,
     )  # fmt: skip
-    return grad_x, sums.sum(1)[:, prepared.place]
+    total = sums.sum(1)[:, prepared.place]
+    return grad_x, -total if transpose else total

@@ -26,6 +26,7 @@ from numba.extending import intrinsic
 
 MAX_RADIX = 3  # strided stages a pass: 8 registers a vector, two vectors fill half of AVX-512's 32
 WEDGE_RADIX = 2  # backward: four vectors, two of y and two of grad, share each coefficient they fetch
+WEDGE_VECTORS = 4
 
 
 def _register_bytes() -> int:
@@ -66,11 +67,16 @@ class Shape(NamedTuple):
     wedge: bool = False  # the vectors are pairs (y, grad): add their wedge products to the accumulator
 
 
-def _family(*actions: tuple[bool, bool, bool], wedge: bool = False) -> tuple[Shape, ...]:
-    """Every shape that passes with these (down, scale, up) actions may need: each is compiled."""
+def _family(
+    *actions: tuple[bool, bool, bool],
+    forms: tuple[tuple[int, bool], ...] = ((1, False), (2, False), (1, True)),
+    wedge: bool = False,
+) -> tuple[Shape, ...]:
+    """Every shape that passes with these (down, scale, up) actions and (vectors, plain) forms may need: each is
+    compiled.
+    """
     most = WEDGE_RADIX if wedge else MAX_RADIX
     sizes = [(radix, True) for radix in range(most + 1)] + [(radix, False) for radix in range(1, most + 1)]
-    forms = [(2, True), (4, True)] if wedge else [(1, False), (2, False), (1, True)]  # (vectors, plain)
     return tuple(
         Shape(vectors, radix, inner, down, scale, up, plain, wedge)
         for vectors, plain in forms
@@ -86,8 +92,13 @@ FAMILIES = {
     "down": _family((True, False, False), (True, True, False)),
     "up": _family((False, False, True), (False, True, True)),
     "symmetric": _family((True, False, False), (True, True, True), (False, False, True)),
-    "down wedge": _family((True, False, False), wedge=True),
-    "up wedge": _family((False, False, True), wedge=True),
+    "down wedge": _family(
+        (True, False, False),
+        (True, True, False),
+        forms=((WEDGE_VECTORS, False), (WEDGE_VECTORS, True)),
+        wedge=True,
+    ),
+    "up wedge": _family((False, False, True), forms=((WEDGE_VECTORS, True),), wedge=True),
 }
 
 
@@ -168,7 +179,7 @@ class _Emitter:
     def pair_coefficients(self, at_i: Any, at_j: Any) -> tuple[Any, Any, Any, Any]:
         t_i = self.load(self.a["T"], at_i)
         p_i = self.load(self.a["P"], at_i) if self.s.plain else None
-        if self.s.wedge:  # backward coefficients carry no scales: [[c, s], [−s, c]]
+        if self.s.wedge and self.s.up:  # these coefficients carry no scales: [[c, s], [−s, c]]
             return p_i, p_i, t_i, self.b.fneg(t_i)
         p_j = self.load(self.a["P"], at_j) if self.s.plain else None
         return p_i, p_j, t_i, self.load(self.a["T"], at_j)
@@ -203,7 +214,11 @@ class _Emitter:
             x.append(row)
         if self.s.down:
             self.stages(x, transposed=False)
-        if self.s.scale:
+        if self.s.scale and self.s.wedge:  # S is the accumulator, P not needed; nobody reads y any more
+            for m in range(self.rows):
+                d = self.load(self.a["P"], self.at[m])
+                x[m] = [self.multiply(d, value) if v % 2 else value for v, value in enumerate(x[m])]
+        elif self.s.scale:
             for m in range(self.rows):
                 d = self.load(self.a["S"], self.at[m])
                 x[m] = [self.multiply(d, value) for value in x[m]]
@@ -227,7 +242,8 @@ def butterfly_pass(typingctx, family, like, code, sources, targets, p, n, T, P, 
     Args:
         family: a literal string; like: an array whose dtype is that of the numbers.
         sources, targets: four addresses each; a shape for fewer vectors reads the first ones.
-        T, P, S: addresses. S is the diagonal, or the accumulator of wedge products.
+        T, P, S: addresses. S is the diagonal; going backward S is the accumulator of wedge products, and P the
+            diagonal where a fast pass has one.
         p: smallest stride; n: padded length of a vector; layer: n times the first stage's number;
             live: features from here on are padding. All count elements.
     """
