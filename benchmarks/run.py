@@ -42,9 +42,10 @@ def suites_cuda(quick: bool) -> list[tuple[str, int, int, list[Contender], torch
         batch = total // n
         result.append(("rotate", n, batch, registry.rotate(n, batch, "cuda"), torch.float32))
         result.append(("symmetric", n, batch, registry.symmetric(n, batch, "cuda"), torch.float32))
-        if n == 1024:
+        if n in (256, 1024):
             half = torch.bfloat16
             result.append(("rotate bf16", n, batch, registry.rotate(n, batch, "cuda", half), half))
+        if n == 1024:
             result.append(("training", n, batch, registry.training(n, batch, "cuda"), torch.float32))
     batch = total // 784
     result.append(("pairs", 784, batch, registry.pairs("cuda", batch), torch.float32))

@@ -56,10 +56,8 @@ _library.define(f"quadratic(Tensor x, Tensor angles, Tensor eigenvalues, {_WIRIN
 
 
 @torch.library.impl(_library, "rotate", "CompositeExplicitAutograd")
-def _rotate_op(
-    x: Tensor, angles: Tensor, pairs: Tensor | None, code: list[int], transpose: bool, **prepared: Any
-) -> Tensor:
-    return load(select_backend(x)).rotate(_decode(pairs, code), angles, x, transpose, **prepared)
+def _rotate_op(x: Tensor, angles: Tensor, pairs: Tensor | None, code: list[int], transpose: bool) -> Tensor:
+    return load(select_backend(x)).rotate(_decode(pairs, code), angles, x, transpose)
 
 
 @torch.library.impl(_library, "rotate_backward", "CompositeExplicitAutograd")
@@ -117,8 +115,7 @@ def _keep_for_rotate(ctx, inputs, output):
 
 def _rotate_gradient(ctx, grad):
     y, angles, pairs = ctx.saved_tensors
-    prepared = getattr(ctx, "prepared", {})
-    grad_x, grad_angles = call("rotate_backward", y, grad, angles, pairs, ctx.code, ctx.transpose, **prepared)
+    grad_x, grad_angles = call("rotate_backward", y, grad, angles, pairs, ctx.code, ctx.transpose)
     return grad_x, grad_angles, None, None, None
 
 
@@ -182,7 +179,7 @@ def call(name: str, *arguments: Any, **prepared: Any) -> Any:
     the older kind, a third of the others' overhead, in eager mode. Where no gradient is wanted, as in most backward
     passes, the kernel is called, with what was ``prepared`` for it.
     """
-    if torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None or _traced(arguments):
+    if not _eager(*arguments):
         return getattr(torch.ops.swallowtail, name)(*arguments)
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return _FUNCTIONS[name].apply(*arguments)
@@ -191,11 +188,11 @@ def call(name: str, *arguments: Any, **prepared: Any) -> Any:
     return _EAGER[name].apply(*arguments)
 
 
-def _traced(arguments: tuple[Any, ...]) -> bool:
-    """Whether a tensor is of a class of its own, such as a fake one."""
-    return any(
-        isinstance(a, Tensor) and type(a) is not Tensor and type(a) is not Parameter for a in arguments
-    )
+def _eager(*arguments: Any) -> bool:
+    """Whether nobody traces this call: no compiler, no dispatch mode, no tensor of a class of its own."""
+    if torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None:
+        return False
+    return all(type(a) is Tensor or type(a) is Parameter or not isinstance(a, Tensor) for a in arguments)
 
 
 def _vmap_rule(name: str) -> Any:
@@ -238,8 +235,7 @@ def _eager_function(name: str) -> Any:
     gradient, keep = _GRADIENTS[name]
 
     def forward(ctx, *arguments):
-        ctx.prepared = _prepare_training(*arguments) if name == "rotate" else {}
-        output = _KERNELS[name](*arguments, **ctx.prepared)
+        output = _KERNELS[name](*arguments)
         keep(ctx, arguments, output)
         return output
 
@@ -247,14 +243,50 @@ def _eager_function(name: str) -> Any:
     return type(f"_eager_{name}", (torch.autograd.Function,), members)
 
 
-def _prepare_training(
-    x: Tensor, angles: Tensor, pairs: Tensor | None, code: list[int], transpose: bool
-) -> dict[str, Any]:
-    """Coefficients that forward makes and backward finds again."""
-    backend = select_backend(x)
-    if backend == "reference":
-        return {}
-    return {"prepared": load(backend).prepare_training(_decode(pairs, code), angles, x)}
+class _OneRotation(torch.autograd.Function):
+    """Q x for x (*batch, n) and one set of angles (K,), as `call("rotate", …)` but with fewer nodes in the graph: at
+    n = 1024 reshaping outside would cost as much as rotating a hundred vectors.
+    """
+
+    @staticmethod
+    def forward(ctx, x, angles, wiring, transpose):
+        backend, rows = load(select_backend(x)), x.reshape(1, -1, wiring.n)
+        ctx.prepared = {}
+        if backend is not reference:
+            ctx.prepared = {"prepared": backend.prepare_training(wiring, angles[None], x)}
+        y = backend.rotate(wiring, angles[None], rows, transpose, **ctx.prepared).view(x.shape)
+        ctx.save_for_backward(y, angles)
+        ctx.wiring, ctx.transpose = wiring, transpose
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):
+        y, angles = ctx.saved_tensors
+        rows = (1, -1, ctx.wiring.n)
+        grad_x, grad_angles = call(
+            "rotate_backward", y.reshape(rows), grad.reshape(rows), angles[None], *encode(ctx.wiring),
+            ctx.transpose, **ctx.prepared,
+        )  # fmt: skip
+        return grad_x.view(grad.shape), grad_angles[0], None, None
+
+
+def rotate_simply(x: Tensor, angles: Tensor, wiring: Wiring, transpose: bool) -> Tensor | None:
+    """The shortest way to a differentiable Q x in eager mode; None where the case is not the simplest one."""
+    if (
+        not isinstance(x, Tensor)
+        or not isinstance(angles, Tensor)
+        or angles.ndim != 1
+        or x.dtype is not angles.dtype
+        or x.dtype not in (torch.float32, torch.float64)
+        or x.device != angles.device
+        or x.shape[-1:] != (wiring.n,)
+        or len(angles) != wiring.n_rotations
+        or not x.numel()
+        or not _eager(x, angles)
+        or torch._C._functorch.peek_interpreter_stack() is not None
+    ):
+        return None
+    return _OneRotation.apply(x, angles, wiring, transpose)
 
 
 _EAGER = {name: _eager_function(name) for name in _GRADIENTS}

@@ -88,6 +88,8 @@ def _rotate(
         and (run := cache.bound("down" if transpose else "up", x, wiring, angles))
     ):
         return run(x)
+    if not direct and (simple := library.rotate_simply(x, angles, wiring, transpose)) is not None:
+        return simple
     x3, (angles2,), shape = _canonical(x, wiring, angles)
     if direct:
         name = select_backend(x)

@@ -102,7 +102,8 @@ def _butterfly(
     def rows(start: int, stop: int) -> np.ndarray:
         total = np.zeros(wiring.n_rotations)
         for first in range(start, stop, IN_KERNEL):
-            accumulator, scratch = aligned(c.T.shape, number), aligned((4, plan.padded), number)
+            room = aligned((len(c.T) + 4, plan.padded), number)
+            accumulator, scratch = room[:-4], room[-4:]
             accumulator[:] = 0
             at = [p + first * row for p in pointers]
             count = min(IN_KERNEL, stop - first)

@@ -35,6 +35,7 @@ class Plan(NamedTuple):
     padded: int  # a power of two, at least W; the kernels work on zero-padded scratch if it is not n
     strides: np.ndarray  # shape: (layers,), of the padded butterfly
     passes: tuple[Pass, ...]
+    bounds: np.ndarray  # the first layer of each pass, and how many layers there are
 
 
 @lru_cache(maxsize=256)
@@ -53,7 +54,8 @@ def make_plan(n: int, depth: int, width: int, radix: int = simd.MAX_RADIX) -> Pl
             stride = padded >> (sum(sizes[: index + 1]))
             passes.append(Pass(layer, stride, size, inner))
             layer += size + (width.bit_length() - 1 if inner else 0)
-    return Plan(n, padded, np.array(strides * depth, np.int64), tuple(passes))
+    bounds = np.array([p.layer for p in passes] + [layer], np.int64)
+    return Plan(n, padded, np.array(strides * depth, np.int64), tuple(passes), bounds)
 
 
 ONE, OTHER, BOTH = 0, 1, 2  # which of two vectors a row of a program works on
@@ -106,75 +108,76 @@ def program(plan: Plan, family: str, plain: np.ndarray, scale: bool, vectors: in
 
 
 @njit(nogil=True, cache=True)
-def pack(cos, sin, strides, pass_layers, n, fast, tiny_cos, tiny_scale, T, P, S, W, plain):
+def pack(cos, sin, strides, pass_layers, n, fast, tiny_cos, tiny_scale, T, P, S, stored, W, plain):
     """Fill the coefficients of Qᵀ = S·M. Returns False if a plain pass is needed and P has no room.
 
     A pass is plain when a cosine in it is below ``tiny_cos`` or a running scale would fall below
     ``tiny_scale``: range, not accuracy, is what large angles cost the fast form. A plain pass takes the
-    scales into its coefficients and sets them back to 1. W, unless empty, receives for each rotation the product of
-    the scales its two coordinates come with: that is what a wedge product of scaled vectors is short of.
+    scales into its coefficients and sets them back to 1. ``stored`` receives S in the kernel's dtype. W, unless empty,
+    receives for each rotation the product of the scales its two coordinates come with: that is what a wedge product
+    of scaled vectors is short of.
     """
-    padded = S.shape[0]
     S[:] = 1.0
     start = 0
-    trial = np.empty(padded)
+    before = np.empty_like(S)
     for i in range(len(plain)):
         first, last = pass_layers[i], pass_layers[i + 1]
-        plain[i] = not fast or _scales_fall(
-            cos, strides, first, last, start, n, tiny_cos, tiny_scale, S, trial
-        )
-        if plain[i] and P.shape[0] == 0:
-            return False
+        before[:] = S
+        at, holds = start, fast
         for layer in range(first, last):
-            start = _pack_layer(cos, sin, strides[layer], start, n, plain[i], layer, T, P, S, W)
+            if holds:
+                at, holds = _pack_fast(cos, sin, strides[layer], at, n, tiny_cos, tiny_scale, T[layer], S, W)
+                if P.shape[0]:
+                    P[layer, :] = 1.0  # a backward pass may span plain layers and this one
+        plain[i] = not holds
+        if plain[i]:
+            if P.shape[0] == 0:
+                return False
+            S[:] = before
+            at = start
+            for layer in range(first, last):
+                at = _pack_plain(cos, sin, strides[layer], at, n, T[layer], P[layer], S, W)
+        start = at
+    stored[:] = S
     return True
 
 
-@njit(nogil=True, cache=True)
-def _scales_fall(cos, strides, first, last, start, n, tiny_cos, tiny_scale, S, trial):
-    trial[:] = S
-    for layer in range(first, last):
-        p = strides[layer]
-        for block in range(0, n, 2 * p):
-            for a in range(block, min(block + p, n - p)):
-                c = cos[start]
-                start += 1
-                trial[a] *= c
-                trial[a + p] *= c
-                if abs(c) < tiny_cos or abs(trial[a]) < tiny_scale or abs(trial[a + p]) < tiny_scale:
-                    return True
-    return False
+@njit(nogil=True, cache=True, error_model="numpy")
+def _pack_fast(cos, sin, p, start, n, tiny_cos, tiny_scale, T, S, W):
+    """One layer of Gᵀ = [[c, s], [−s, c]] on coordinates that carry scales S; False if those leave their range."""
+    T[:] = 0.0
+    smallest_cos, smallest = np.inf, np.inf
+    for block in range(0, n, 2 * p):
+        for a in range(block, min(block + p, n - p)):
+            b = a + p
+            c, s_a, s_b = cos[start], S[a], S[b]
+            tangent, ratio = sin[start] / c, s_b / s_a
+            T[a] = tangent * ratio
+            T[b] = -tangent / ratio
+            S[a], S[b] = s_a * c, s_b * c
+            if W.shape[0]:
+                W[start] = s_a * s_b
+            smallest_cos = min(smallest_cos, abs(c))
+            smallest = min(smallest, min(abs(S[a]), abs(S[b])))
+            start += 1
+    return start, smallest_cos >= tiny_cos and smallest >= tiny_scale
 
 
 @njit(nogil=True, cache=True)
-def _pack_layer(cos, sin, p, start, n, plain, layer, T, P, S, W):
-    """One layer of Gᵀ = [[c, s], [−s, c]] on coordinates that carry scales S."""
-    T[layer, :] = 0.0
-    if plain:
-        for i in range(S.shape[0]):
-            P[layer, i] = S[i]
-    elif P.shape[0]:
-        P[layer, :] = 1.0  # a backward pass may span plain layers and this one
+def _pack_plain(cos, sin, p, start, n, T, P, S, W):
+    """The same, taking the scales into the coefficients."""
+    T[:] = 0.0
+    P[:] = S
     for block in range(0, n, 2 * p):
         for a in range(block, min(block + p, n - p)):
             b = a + p
             c, s = cos[start], sin[start]
+            P[a], P[b] = c * S[a], c * S[b]
+            T[a], T[b] = s * S[b], -s * S[a]
             if W.shape[0]:
                 W[start] = S[a] * S[b]
             start += 1
-            if plain:
-                P[layer, a] = c * S[a]
-                P[layer, b] = c * S[b]
-                T[layer, a] = s * S[b]
-                T[layer, b] = -s * S[a]
-            else:
-                tangent, ratio = s / c, S[b] / S[a]
-                T[layer, a] = tangent * ratio
-                T[layer, b] = -tangent / ratio
-                S[a] *= c
-                S[b] *= c
-    if plain:
-        S[:] = 1.0
+    S[:] = 1.0
     return start
 
 

@@ -97,9 +97,8 @@ def multiply_adds(wiring: Wiring, prepared: Prepared, form: str = "rotate") -> i
     c = prepared[0]
     if isinstance(wiring, Butterfly):
         plan = plan_of(wiring, c.T.dtype)
-        bounds = [p.layer for p in plan.passes] + [len(plan.strides)]
         in_layer = [pairs_at_stride(wiring.n, p) for p in plan.strides.tolist()]
-        sizes = np.array([sum(in_layer[a:b]) for a, b in pairwise(bounds)])
+        sizes = np.array([sum(in_layer[a:b]) for a, b in pairwise(plan.bounds)])
     else:
         sizes = np.ones(wiring.n_rotations, np.int64)
     steps = int((sizes * np.where(c.plain, 4, 2)).sum())
@@ -130,20 +129,31 @@ def _pack_butterfly(
     number = _NUMPY[dtype]
     plan = plan_of(wiring, number)
     shape = (len(plan.strides), plan.padded)
-    T, scale = aligned(shape, number), np.empty(plan.padded)
-    plain = np.zeros(len(plan.passes), np.bool_)
-    wedge = aligned((len(cos) if training else 0,), number)
-    bounds = np.array([p.layer for p in plan.passes] + [len(plan.strides)])
+    # One allocation for what is always needed: each costs as much as a thousand rotations.
+    room = aligned((shape[0] * shape[1] + shape[1] + (len(cos) if training else 0),), number)
+    T = room[: shape[0] * shape[1]].reshape(shape)
+    stored, wedge = np.split(room[T.size :], [shape[1]])
+    scale, plain = np.empty(plan.padded), np.empty(len(plan.passes), np.bool_)
     # Most rotations need no plain pass and so no P: try without, and allocate it if one turns up.
     for rows in (0, shape[0]) if fast else (shape[0],):
         P = aligned((rows, plan.padded), number)
         if cpu_butterfly.pack(
-            cos, sin, plan.strides, bounds, wiring.n, fast, *_RANGE[dtype], T, P, scale, wedge, plain
+            cos,
+            sin,
+            plan.strides,
+            plan.bounds,
+            wiring.n,
+            fast,
+            *_RANGE[dtype],
+            T,
+            P,
+            scale,
+            stored,
+            wedge,
+            plain,
         ):
             break
-    return Coefficients(
-        T, P, plain, scale, _stored(scale, number), not plain[-1], wedge=wedge if training else None
-    )
+    return Coefficients(T, P, plain, scale, stored, not plain[-1], wedge=wedge if training else None)
 
 
 def _pack_pairs(
