@@ -33,7 +33,7 @@ def interleaved(
     """
     torch.set_num_threads(threads)  # some packages change it when they are imported
     if device == "cuda":
-        least = 20e-3  # the first launch of a measurement finds the device idle: let it weigh little
+        least = 50e-3  # the first launch of a measurement finds the device idle: let it weigh little
     inner = {}
     for name, run in runs.items():
         run()

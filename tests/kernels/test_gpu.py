@@ -136,10 +136,10 @@ def test_no_vector_and_one_vector(name, m):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_several_passes(monkeypatch, dtype):
     """Small passes stand in for large n: a contiguous one of 3 stages and a strided one of 2, row by row."""
-    from swallowtail.kernels import gpu_butterfly
+    from swallowtail.kernels import gpu_butterfly, gpu_tables
 
-    passes = (gpu_butterfly.Pass(0, 3, 1, 2), gpu_butterfly.Pass(3, 2, 8, 1))
-    monkeypatch.setattr(gpu_butterfly, "_passes", lambda n: passes)
+    passes = (gpu_tables.Pass(0, 3, 1, 2), gpu_tables.Pass(3, 2, 8, 1))
+    monkeypatch.setattr(gpu_tables, "_passes", lambda n: passes)
     monkeypatch.setattr(gpu_butterfly, "_tile", lambda *_: (2, 4))
     monkeypatch.setattr(gpu_butterfly, "CHUNK_BYTES", 500)
     wiring = Butterfly(29, 2, reverse=True) if dtype == torch.float64 else Butterfly(32)

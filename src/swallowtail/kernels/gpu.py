@@ -17,9 +17,9 @@ from swallowtail.wiring import Pairs, Wiring
 try:
     import triton
 
-    from swallowtail.kernels import gpu_butterfly, gpu_pairs
-    from swallowtail.kernels.gpu_butterfly import PreparedButterfly
+    from swallowtail.kernels import gpu_butterfly, gpu_pairs, gpu_tables
     from swallowtail.kernels.gpu_pairs import PreparedPairs
+    from swallowtail.kernels.gpu_tables import PreparedButterfly
 except ImportError:  # `available` says so
     triton = None
 
@@ -52,10 +52,10 @@ def prepare(
     if isinstance(wiring, Pairs):
         return gpu_pairs.prepare(wiring, angles, dtype)
     if fast and wiring.n_rotations:
-        prepared = gpu_butterfly.prepare_fast(wiring, angles, eigenvalues, dtype)
+        prepared = gpu_tables.prepare_fast(wiring, angles, eigenvalues, dtype)
         if prepared is not None:
             return prepared
-    return gpu_butterfly.prepare_plain(wiring, angles, eigenvalues, dtype)
+    return gpu_tables.prepare_plain(wiring, angles, eigenvalues, dtype)
 
 
 def prepare_training(wiring: Wiring, angles: torch.Tensor, x: torch.Tensor) -> Any:

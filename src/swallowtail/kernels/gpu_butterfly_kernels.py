@@ -9,7 +9,7 @@ finds its own side by side. Both tables hold N/2 numbers a stage, N = COLS 2^BIT
     plain  u = cos θ, v = sin θ                 Q: (u a − v b, v a + u b)     Qᵀ: (u a + v b, u b − v a)
     fast   u = tan θ σb/σa, v = tan θ σa/σb     Q: (a − v b, b + u a)         Qᵀ: (a + u b, b − v a)
 
-where σ is the scale that a coordinate has gathered on the way (`gpu_butterfly.prepare_fast`).
+where σ is the scale that a coordinate has gathered on the way (`gpu_tables.prepare_fast`).
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ import triton.language as tl
 
 
 @triton.constexpr_function
-def _radix(GROUP, GROUPS, BITS):
+def radix(GROUP, GROUPS, BITS):
     """Stages in a group: as even as possible, the low groups taking one more."""
     return BITS // GROUPS + (1 if GROUP < BITS % GROUPS else 0)
 
 
 @triton.constexpr_function
-def _direct_group(UP, FIRST, GROUPS, COLS, DIRECT):
+def direct_group(UP, FIRST, GROUPS, COLS, DIRECT):
     """The first or last group of a sweep if its neighbours in memory are neighbouring threads, else −1."""
     group = (0 if UP else GROUPS - 1) if FIRST else (GROUPS - 1 if UP else 0)
     return group if DIRECT and (COLS > 1 or group == GROUPS - 1) else -1
 
 
 @triton.constexpr_function
-def _first_bit(GROUP, GROUPS, BITS):
+def first_bit(GROUP, GROUPS, BITS):
     return GROUP * (BITS // GROUPS) + (GROUP if GROUP < BITS % GROUPS else BITS % GROUPS)
 
 
@@ -49,25 +49,7 @@ def table_kernel(angles_ptr, index_ptr, u_ptr, v_ptr, K, size, BLOCK: tl.constex
 
 
 @triton.jit
-def collect_kernel(
-    sum_ptr, index_ptr, out_ptr, K, size, slots, SIGN: tl.constexpr, SLOTS: tl.constexpr, BLOCK: tl.constexpr
-):
-    """The way back: add up the slots (B, slots, size), and put each place's sum where its angle stands in (B, K)."""
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    batch = tl.program_id(1).to(tl.int64)
-    total = tl.zeros((SLOTS, BLOCK), tl.float64)
-    for first in range(0, slots, SLOTS):
-        slot = first + tl.arange(0, SLOTS)
-        inside = (slot < slots)[:, None] & (at < size)[None, :]
-        offsets = (batch * slots + slot)[:, None] * size + at[None, :]
-        total += tl.load(sum_ptr + offsets, mask=inside, other=0.0).to(tl.float64)
-    index = tl.load(index_ptr + at, mask=at < size, other=0)
-    result = (SIGN * tl.sum(total, axis=0)).to(out_ptr.dtype.element_ty)
-    tl.store(out_ptr + batch * K + index - 1, result, mask=index > 0)
-
-
-@triton.jit
-def _table_offsets(STAGE: tl.constexpr, H: tl.constexpr, M: tl.constexpr):
+def table_offsets(STAGE: tl.constexpr, H: tl.constexpr, M: tl.constexpr):
     """Where a thread's coefficients of one stage lie: shape (M, H/4, 4), or (M, 1, H) when H < 4.
 
     M comes first since of equal axes the compiler spreads its threads over the first: a thread to a position.
@@ -78,18 +60,18 @@ def _table_offsets(STAGE: tl.constexpr, H: tl.constexpr, M: tl.constexpr):
 
 
 @triton.jit
-def _partners(x, ABOVE: tl.constexpr, BELOW: tl.constexpr, ROWS: tl.constexpr, M: tl.constexpr):
+def partners(x, ABOVE: tl.constexpr, BELOW: tl.constexpr, ROWS: tl.constexpr, M: tl.constexpr):
     """Split (2·ABOVE·BELOW, ROWS, M) into the two sides of its pairs, each (ABOVE, BELOW, ROWS, M)."""
     return tl.split(tl.permute(tl.reshape(x, (ABOVE, 2, BELOW, ROWS, M)), (0, 2, 3, 4, 1)))
 
 
 @triton.jit
-def _rejoin(a, b, ABOVE: tl.constexpr, BELOW: tl.constexpr, ROWS: tl.constexpr, M: tl.constexpr):
+def rejoin(a, b, ABOVE: tl.constexpr, BELOW: tl.constexpr, ROWS: tl.constexpr, M: tl.constexpr):
     return tl.reshape(tl.permute(tl.join(a, b), (0, 4, 1, 2, 3)), (2 * ABOVE * BELOW, ROWS, M))
 
 
 @triton.jit
-def _step(a, b, u, v, TRANSPOSE: tl.constexpr, FAST: tl.constexpr):
+def step(a, b, u, v, TRANSPOSE: tl.constexpr, FAST: tl.constexpr):
     """Rotate the pair (a, b); the formulas are in the module's docstring."""
     if FAST:
         if TRANSPOSE:
@@ -109,7 +91,7 @@ def _step(a, b, u, v, TRANSPOSE: tl.constexpr, FAST: tl.constexpr):
 
 
 @triton.jit
-def _load_coefficients(
+def load_coefficients(
     ptr, offsets, H: tl.constexpr, M: tl.constexpr, ABOVE: tl.constexpr, BELOW: tl.constexpr
 ):
     return tl.reshape(tl.permute(tl.load(ptr + offsets), (1, 2, 0)), (ABOVE, BELOW, 1, M))
@@ -122,23 +104,23 @@ def _stage(
 ):  # fmt: skip
     ABOVE: tl.constexpr = H // 2**BIT
     BELOW: tl.constexpr = 2**BIT
-    offsets = _table_offsets(FIRST + BIT, H, M)
-    u = _load_coefficients(u_ptr, offsets, H, M, ABOVE, BELOW)
-    v = _load_coefficients(v_ptr, offsets, H, M, ABOVE, BELOW)
-    a, b = _partners(x, ABOVE, BELOW, ROWS, M)
-    a, b = _step(a, b, u, v, TRANSPOSE, FAST)
-    return _rejoin(a, b, ABOVE, BELOW, ROWS, M)
+    offsets = table_offsets(FIRST + BIT, H, M)
+    u = load_coefficients(u_ptr, offsets, H, M, ABOVE, BELOW)
+    v = load_coefficients(v_ptr, offsets, H, M, ABOVE, BELOW)
+    a, b = partners(x, ABOVE, BELOW, ROWS, M)
+    a, b = step(a, b, u, v, TRANSPOSE, FAST)
+    return rejoin(a, b, ABOVE, BELOW, ROWS, M)
 
 
 @triton.jit
-def _to_group(x, RADIX: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, ROWS: tl.constexpr):
+def to_group(x, RADIX: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, ROWS: tl.constexpr):
     """(ROWS, N) → (RADIX, ROWS, M): the bits of a group first."""
     x = tl.permute(tl.reshape(x, (ROWS, HIGH, RADIX, LOW)), (2, 0, 1, 3))
     return tl.reshape(x, (RADIX, ROWS, HIGH * LOW))
 
 
 @triton.jit
-def _from_group(x, RADIX: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, ROWS: tl.constexpr):
+def from_group(x, RADIX: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, ROWS: tl.constexpr):
     x = tl.permute(tl.reshape(x, (RADIX, ROWS, HIGH, LOW)), (1, 2, 0, 3))
     return tl.reshape(x, (ROWS, HIGH * RADIX * LOW))
 
@@ -148,16 +130,16 @@ def _group(
     x, u_ptr, v_ptr, GROUP: tl.constexpr, GROUPS: tl.constexpr, BITS: tl.constexpr, COLS: tl.constexpr,
     ROWS: tl.constexpr, UP: tl.constexpr, TRANSPOSE: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
-    r: tl.constexpr = _radix(GROUP, GROUPS, BITS)
-    FIRST: tl.constexpr = _first_bit(GROUP, GROUPS, BITS)
+    r: tl.constexpr = radix(GROUP, GROUPS, BITS)
+    FIRST: tl.constexpr = first_bit(GROUP, GROUPS, BITS)
     LOW: tl.constexpr = COLS * 2**FIRST
     HIGH: tl.constexpr = 2 ** (BITS - FIRST - r)
-    x = _to_group(x, 2**r, LOW, HIGH, ROWS)
+    x = to_group(x, 2**r, LOW, HIGH, ROWS)
     for i in tl.static_range(r):
         x = _stage(
             x, u_ptr, v_ptr, i if UP else r - 1 - i, FIRST, 2 ** (r - 1), ROWS, HIGH * LOW, TRANSPOSE, FAST
         )  # fmt: skip
-    return _from_group(x, 2**r, LOW, HIGH, ROWS)
+    return from_group(x, 2**r, LOW, HIGH, ROWS)
 
 
 @triton.jit
@@ -205,8 +187,8 @@ def _tile_offsets(
         if not EVEN:
             mask = mask & (coordinates < n)[None, :]
     else:
-        RADIX: tl.constexpr = 2 ** _radix(GROUP, GROUPS, BITS)
-        LOW: tl.constexpr = COLS * 2 ** _first_bit(GROUP, GROUPS, BITS)
+        RADIX: tl.constexpr = 2 ** radix(GROUP, GROUPS, BITS)
+        LOW: tl.constexpr = COLS * 2 ** first_bit(GROUP, GROUPS, BITS)
         M: tl.constexpr = N // RADIX
         position = tl.arange(0, M)[:, None]
         index = (position // LOW) * (RADIX * LOW) + tl.arange(0, RADIX)[None, :] * LOW + position % LOW
@@ -219,29 +201,29 @@ def _tile_offsets(
 
 
 @triton.jit
-def _load_tile(
+def load_tile(
     x_ptr, rows, tile, n, n_rows, DTYPE: tl.constexpr, GROUP: tl.constexpr, EVEN: tl.constexpr,
     GROUPS: tl.constexpr, BITS: tl.constexpr, COLS: tl.constexpr, ROWS: tl.constexpr, STRIDE: tl.constexpr,
 ):  # fmt: skip
     offsets, mask = _tile_offsets(rows, tile, n, n_rows, GROUP, EVEN, GROUPS, BITS, COLS, STRIDE)
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(DTYPE)
     if GROUP >= 0:
-        RADIX: tl.constexpr = 2 ** _radix(GROUP, GROUPS, BITS)
-        LOW: tl.constexpr = COLS * 2 ** _first_bit(GROUP, GROUPS, BITS)
-        x = _from_group(tl.permute(x, (2, 1, 0)), RADIX, LOW, COLS * 2**BITS // (RADIX * LOW), ROWS)
+        RADIX: tl.constexpr = 2 ** radix(GROUP, GROUPS, BITS)
+        LOW: tl.constexpr = COLS * 2 ** first_bit(GROUP, GROUPS, BITS)
+        x = from_group(tl.permute(x, (2, 1, 0)), RADIX, LOW, COLS * 2**BITS // (RADIX * LOW), ROWS)
     return x
 
 
 @triton.jit
-def _store_tile(
+def store_tile(
     y_ptr, x, rows, tile, n, n_rows, GROUP: tl.constexpr, EVEN: tl.constexpr, GROUPS: tl.constexpr,
     BITS: tl.constexpr, COLS: tl.constexpr, ROWS: tl.constexpr, STRIDE: tl.constexpr,
 ):  # fmt: skip
     offsets, mask = _tile_offsets(rows, tile, n, n_rows, GROUP, EVEN, GROUPS, BITS, COLS, STRIDE)
     if GROUP >= 0:
-        RADIX: tl.constexpr = 2 ** _radix(GROUP, GROUPS, BITS)
-        LOW: tl.constexpr = COLS * 2 ** _first_bit(GROUP, GROUPS, BITS)
-        x = tl.permute(_to_group(x, RADIX, LOW, COLS * 2**BITS // (RADIX * LOW), ROWS), (2, 1, 0))
+        RADIX: tl.constexpr = 2 ** radix(GROUP, GROUPS, BITS)
+        LOW: tl.constexpr = COLS * 2 ** first_bit(GROUP, GROUPS, BITS)
+        x = tl.permute(to_group(x, RADIX, LOW, COLS * 2**BITS // (RADIX * LOW), ROWS), (2, 1, 0))
     tl.store(y_ptr + offsets, x.to(y_ptr.dtype.element_ty), mask=mask)
 
 
@@ -290,8 +272,8 @@ def rotate_kernel(
     DTYPE: tl.constexpr = u_ptr.dtype.element_ty
 
     FIRST_UP: tl.constexpr = (not UP) if TO_BASIS else UP
-    x = _load_tile(
-        x_ptr, rows, tile, n, n_rows, DTYPE, _direct_group(FIRST_UP, True, GROUPS, COLS, DIRECT), EVEN,
+    x = load_tile(
+        x_ptr, rows, tile, n, n_rows, DTYPE, direct_group(FIRST_UP, True, GROUPS, COLS, DIRECT), EVEN,
         GROUPS, BITS,
         COLS, ROWS, STRIDE,
     )  # fmt: skip
@@ -323,104 +305,8 @@ def rotate_kernel(
                     FAST
                 )  # fmt: skip
         LAST_UP: tl.constexpr = UP if FROM_BASIS else (not UP)
-        _store_tile(
-            y_ptr + batch * y_stride, x, rows, tile, n, n_rows, _direct_group(LAST_UP, False, GROUPS, COLS,
+        store_tile(
+            y_ptr + batch * y_stride, x, rows, tile, n, n_rows, direct_group(LAST_UP, False, GROUPS, COLS,
             DIRECT),
             EVEN, GROUPS, BITS, COLS, ROWS, STRIDE,
         )  # fmt: skip
-
-
-@triton.jit
-def _backward_stage(
-    y, g, u_ptr, v_ptr, sum_ptr, begun, BIT: tl.constexpr, FIRST: tl.constexpr, H: tl.constexpr,
-    ROWS: tl.constexpr, M: tl.constexpr, TRANSPOSE: tl.constexpr,
-):  # fmt: skip
-    """Add the wedge products of one stage to the program's sums, then take both sides back through it."""
-    ABOVE: tl.constexpr = H // 2**BIT
-    BELOW: tl.constexpr = 2**BIT
-    WIDE: tl.constexpr = 4 if H >= 4 else H
-    offsets = _table_offsets(FIRST + BIT, H, M)
-    u = _load_coefficients(u_ptr, offsets, H, M, ABOVE, BELOW)
-    v = _load_coefficients(v_ptr, offsets, H, M, ABOVE, BELOW)
-    ya, yb = _partners(y, ABOVE, BELOW, ROWS, M)
-    ga, gb = _partners(g, ABOVE, BELOW, ROWS, M)
-    wedge = tl.reshape(tl.sum(gb * ya - ga * yb, axis=2), (H // WIDE, WIDE, M))
-    before = tl.load(sum_ptr + offsets, mask=begun, other=0.0)
-    tl.store(sum_ptr + offsets, before + tl.permute(wedge, (2, 0, 1)))
-    ya, yb = _step(ya, yb, u, v, TRANSPOSE, False)
-    ga, gb = _step(ga, gb, u, v, TRANSPOSE, False)
-    return _rejoin(ya, yb, ABOVE, BELOW, ROWS, M), _rejoin(ga, gb, ABOVE, BELOW, ROWS, M)
-
-
-@triton.jit
-def _backward_group(
-    y, g, u_ptr, v_ptr, sum_ptr, begun, GROUP: tl.constexpr, GROUPS: tl.constexpr, BITS: tl.constexpr,
-    COLS: tl.constexpr, ROWS: tl.constexpr, UP: tl.constexpr, TRANSPOSE: tl.constexpr,
-):  # fmt: skip
-    r: tl.constexpr = _radix(GROUP, GROUPS, BITS)
-    FIRST: tl.constexpr = _first_bit(GROUP, GROUPS, BITS)
-    LOW: tl.constexpr = COLS * 2**FIRST
-    HIGH: tl.constexpr = 2 ** (BITS - FIRST - r)
-    y = _to_group(y, 2**r, LOW, HIGH, ROWS)
-    g = _to_group(g, 2**r, LOW, HIGH, ROWS)
-    for i in tl.static_range(r):
-        y, g = _backward_stage(
-            y, g, u_ptr, v_ptr, sum_ptr, begun, i if UP else r - 1 - i, FIRST, 2 ** (r - 1), ROWS,
-            HIGH * LOW, TRANSPOSE
-        )  # fmt: skip
-    return _from_group(y, 2**r, LOW, HIGH, ROWS), _from_group(g, 2**r, LOW, HIGH, ROWS)
-
-
-@triton.jit
-def backward_kernel(
-    y_ptr, g_ptr, y_out_ptr, g_out_ptr, u_ptr, v_ptr, sum_ptr,
-    n, n_rows, row_blocks, tiles, slots, y_stride, g_stride, y_out_stride, g_out_stride, table_stride,
-    sum_stride, slot_stride, begun,
-    KEEP_Y: tl.constexpr, TRANSPOSE: tl.constexpr, UP: tl.constexpr, DEPTH: tl.constexpr, EVEN: tl.constexpr,
-    DIRECT: tl.constexpr,
-    GROUPS: tl.constexpr, BITS: tl.constexpr, COLS: tl.constexpr, STRIDE: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
-    """Walk back from y = Q x (TRANSPOSE) or y = Qᵀ x with its gradient g, adding up each angle's wedge
-    product.
-
-    A program takes the row blocks slot, slot + slots, … of one tile and keeps its own sums, (slots, DEPTH,
-    tiles, BITS, N/2) in all: nothing is added in an order that could change. They start from zero unless
-    ``begun`` is 1. KEEP_Y writes y on too, for a next pass.
-    """
-    program = tl.program_id(0)
-    tile = program % tiles
-    slot = (program // tiles) % slots
-    batch = (program // tiles // slots).to(tl.int64)
-    SWEEP: tl.constexpr = BITS * (COLS * 2**BITS // 2)
-    sweep = tl.cast(tiles, tl.int64) * SWEEP
-    u_ptr += batch * table_stride + tile.to(tl.int64) * SWEEP
-    v_ptr += batch * table_stride + tile.to(tl.int64) * SWEEP
-    sum_ptr += batch * sum_stride + slot.to(tl.int64) * slot_stride + tile.to(tl.int64) * SWEEP
-    DTYPE: tl.constexpr = u_ptr.dtype.element_ty
-    IN: tl.constexpr = _direct_group(UP, True, GROUPS, COLS, DIRECT)
-    OUT: tl.constexpr = _direct_group(UP, False, GROUPS, COLS, DIRECT)
-    for block in range(slot, row_blocks, slots):
-        rows = tl.cast(block, tl.int64) * ROWS + tl.arange(0, ROWS)
-        y = _load_tile(
-            y_ptr + batch * y_stride, rows, tile, n, n_rows, DTYPE, IN, EVEN, GROUPS, BITS, COLS, ROWS, STRIDE
-        )  # fmt: skip
-        g = _load_tile(
-            g_ptr + batch * g_stride, rows, tile, n, n_rows, DTYPE, IN, EVEN, GROUPS, BITS, COLS, ROWS, STRIDE
-        )  # fmt: skip
-        for i in range(DEPTH):
-            d = i if TRANSPOSE else DEPTH - 1 - i
-            for j in tl.static_range(GROUPS):
-                y, g = _backward_group(
-                    y, g, u_ptr + d * sweep, v_ptr + d * sweep, sum_ptr + d * sweep, block + begun > slot,
-                    j if UP else GROUPS - 1 - j, GROUPS, BITS, COLS, ROWS, UP, TRANSPOSE,
-                )  # fmt: skip
-        if KEEP_Y:
-            _store_tile(
-                y_out_ptr + batch * y_out_stride, y, rows, tile, n, n_rows, OUT, EVEN, GROUPS, BITS, COLS,
-                ROWS, STRIDE
-            )  # fmt: skip
-        _store_tile(
-            g_out_ptr + batch * g_out_stride, g, rows, tile, n, n_rows, OUT, EVEN, GROUPS, BITS, COLS, ROWS,
-            STRIDE
-        )  # fmt: skip
-        tl.debug_barrier()  # the next block adds to the sums that this one wrote
