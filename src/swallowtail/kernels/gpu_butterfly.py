@@ -33,10 +33,10 @@ TILES = {
     },
     "backward": {
         1: (256, 4), 2: (128, 4), 3: (128, 4), 4: (64, 4), 5: (32, 4), 6: (16, 4), 7: (8, 4), 8: (4, 2),
-        9: (4, 4), 10: (2, 4), 11: (2, 8), 12: (1, 8),
+        9: (4, 4), 10: (2, 2), 11: (2, 8), 12: (1, 8),
     },
 }  # fmt: skip
-BACKWARD_PROGRAMS = 8  # a multiprocessor, each with sums of its own
+BACKWARD_PROGRAMS = 4  # a multiprocessor, each with sums of its own
 COLLECT_BLOCK, COLLECT_SLOTS = 32, 64  # entries of a program that collects them, slots it reads at a time
 
 

@@ -59,7 +59,7 @@ def _passes(n: int) -> tuple[Pass, ...]:
 
 # Groups of a contiguous pass of so many stages: 2 to 4 stages a group, so many that M is at least the number
 # of threads. With M smaller, a group's threads would share positions and exchange data at every stage.
-GROUPS = {1: 1, 2: 1, 3: 1, 4: 1, 5: 2, 6: 2, 7: 2, 8: 3, 9: 3, 10: 4, 11: 4, 12: 4}
+GROUPS = {1: 1, 2: 1, 3: 1, 4: 1, 5: 2, 6: 2, 7: 2, 8: 3, 9: 3, 10: 4, 11: 4, 12: 3}
 
 
 @lru_cache(maxsize=32)
