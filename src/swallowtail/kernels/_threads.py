@@ -17,15 +17,19 @@ _pool: ThreadPoolExecutor | None = None
 _pool_size = 0
 _lock = threading.Lock()
 
+PIECES = 2  # of work for each thread, on average
 PATIENCE = 5e-3  # seconds of active waiting for another thread
 WORTH_A_THREAD = 2**19  # rotations of single vectors, about 100 µs: less than that costs more to hand over
 
 
-def over_rows(work: Callable[[int, int], Result], count: int, rotations: int) -> list[Result]:
-    """Call ``work(start, stop)`` on even pieces of ``count`` rows, on as many threads as torch uses.
+def over_rows(
+    work: Callable[[int, int], Result], count: int, rotations: int, pieces: int = PIECES
+) -> list[Result]:
+    """Call ``work(start, stop)`` on pieces of ``count`` rows, on as many threads as torch uses; results in order.
 
-    Numba's own parallel loops abort the process when two Python threads enter them at once; kernels that
-    release the GIL need only this.
+    Threads take the next piece when they are done with one, ``pieces`` a thread on average: a thread can take as long
+    to wake up as the work does. Numba's own parallel loops abort the process when two Python threads enter them at
+    once; kernels that release the GIL need only this.
     """
     if count == 0:
         return []
@@ -33,18 +37,29 @@ def over_rows(work: Callable[[int, int], Result], count: int, rotations: int) ->
     if threads == 1:
         return [work(0, count)]
     pairs = (count + 1) // 2  # kernels take rows two by two
-    bounds = [min(count, 2 * (pairs * i // threads)) for i in range(threads)] + [count]
-    futures = [_executor(threads).submit(work, a, b) for a, b in pairwise(bounds[1:])]
-    first = work(0, bounds[1])
-    return [first, *[_result(future) for future in futures]]
+    pieces = min(pairs, threads * pieces)
+    bounds = [min(count, 2 * (pairs * i // pieces)) for i in range(pieces)] + [count]
+    numbered = iter(enumerate(pairwise(bounds)))  # `next` on it holds the GIL: no piece is taken twice
+    results: dict[int, Result] = {}
+
+    def take() -> None:
+        for i, (a, b) in numbered:
+            results[i] = work(a, b)
+
+    futures = [_executor(threads).submit(take) for _ in range(threads - 1)]
+    take()
+    for future in futures:
+        if not future.cancel():  # a thread that has not begun by now has nothing left to do
+            _wait(future)
+    return [results[i] for i in range(pieces)]
 
 
-def _result(future: Future[Result]) -> Result:
+def _wait(future: Future[None]) -> None:
     """Wait actively for a while: being woken from sleep can take longer than the work (0.5 ms, virtual machines)."""
     deadline = time.perf_counter() + PATIENCE
     while not future.done() and time.perf_counter() < deadline:
         time.sleep(0)  # lets the other thread have the GIL
-    return future.result()
+    future.result()
 
 
 def _executor(threads: int) -> ThreadPoolExecutor:
