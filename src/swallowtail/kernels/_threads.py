@@ -18,6 +18,7 @@ _pool_size = 0
 _lock = threading.Lock()
 
 PIECES = 2  # of work for each thread, on average
+ROWS_A_PIECE = 64  # at least; fewer would leave lanes idle
 PATIENCE = 5e-3  # seconds of active waiting for another thread
 WORTH_A_THREAD = 2**19  # rotations of single vectors, about 100 µs: less than that costs more to hand over
 
@@ -37,7 +38,7 @@ def over_rows(
     if threads == 1:
         return [work(0, count)]
     pairs = (count + 1) // 2  # kernels take rows two by two
-    pieces = min(pairs, threads * pieces)
+    pieces = max(threads, min(threads * pieces, count // ROWS_A_PIECE))
     bounds = [min(count, 2 * (pairs * i // pieces)) for i in range(pieces)] + [count]
     numbered = iter(enumerate(pairwise(bounds)))  # `next` on it holds the GIL: no piece is taken twice
     results: dict[int, Result] = {}
