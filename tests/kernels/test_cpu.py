@@ -441,7 +441,9 @@ def test_small_work_stays_on_one_thread():
     torch.set_num_threads(4)
     assert len(_threads.over_rows(lambda a, b: None, 64, 100)) == 1
     assert len(_threads.over_rows(lambda a, b: None, 2**12, 2**10)) == 4 * _threads.PIECES
-    assert len(_threads.over_rows(lambda a, b: None, 2**7, 2**15)) == 4  # large pieces, or one for each thread
+    assert (
+        len(_threads.over_rows(lambda a, b: None, 2**7, 2**15)) == 4
+    )  # large pieces, or one for each thread
 
 
 def test_an_error_in_a_thread_reaches_the_caller(monkeypatch):
