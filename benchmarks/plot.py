@@ -1,4 +1,4 @@
-"""Draw the committed kernel rows: python -m benchmarks.plot → docs/kernels.png and docs/benchmarks.md"""
+"""Draw the committed kernel rows: python -m benchmarks.plot → docs/kernels.png and docs/kernels.md"""
 
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ def table() -> None:
                 cells = (r["suite"], r["n"], r["contender"], f"{float(r['us_50']):.4g}", spread, over)
                 lines.append("| " + " | ".join(cells) + " |")
         lines.append("")
-    (DOCS / "benchmarks.md").write_text("\n".join(lines))
+    (DOCS / "kernels.md").write_text("\n".join(lines))
 
 
 if __name__ == "__main__":
     DOCS.mkdir(exist_ok=True)
     draw()
     table()
-    print("wrote", DOCS / "kernels.png", "and", DOCS / "benchmarks.md")
+    print("wrote", DOCS / "kernels.png", "and", DOCS / "kernels.md")
