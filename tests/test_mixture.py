@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -82,6 +84,18 @@ def test_float32_with_far_apart_scales_does_not_collapse():
     assert (model.weights_ > 0.05).all()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_variances_from_1e_minus_12_to_1e12(dtype):
+    rng = np.random.default_rng(0)
+    deviations, labels = np.logspace(-6, 6, 25), rng.integers(0, 2, 1000)
+    X = (rng.standard_normal((1000, 25)) + 8 * labels[:, None]) * deviations
+    model = GivensMixture(2, random_state=0).fit(X[:500].astype(dtype))
+    z = X[500:] / deviations
+    logs = [-0.5 * ((z - mean) ** 2 + np.log(2 * np.pi * deviations**2)).sum(1) for mean in (0.0, 8.0)]
+    exact = logsumexp(logs, axis=0).mean() - np.log(2)
+    assert model.score(X[500:].astype(dtype)) == pytest.approx(exact, abs=1.0)
+
+
 def test_online_em_follows_the_data():
     X, _, _ = blobs(4000)
     model = GivensMixture(3, random_state=0)
@@ -142,3 +156,33 @@ def test_distances_for_all_shapes(n, dtype):
     for k, rotation in enumerate(rotations):
         z = rotation.T(torch.from_numpy(X - 0.5)).numpy()
         np.testing.assert_allclose(got[:, k], ((z - means[k]) ** 2 * weights[k]).sum(1), rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_second_moments_along_the_axes(dtype):
+    rng = np.random.default_rng(0)
+    n, m = 37, 5000  # more tiles than are added up in one go
+    pairs = np.array([rng.permutation(n)[:2] for _ in range(60)])
+    rotation = rotation_of(n, pairs, rng.standard_normal(60))
+    X, r, mean = rng.standard_normal((m, n)), rng.random(m), rng.standard_normal(n)
+    X[:, 0] *= 1e6
+    distances = Distances([rotation, rotation], dtype)
+    got = distances.second_moments(1, X.astype(dtype), r, mean, rng.random(n) + 0.5)
+    z = rotation.T(torch.from_numpy(X.astype(dtype).astype(np.float64) - mean)).numpy()
+    np.testing.assert_allclose(got, r @ (z * z), rtol=1e-4 if dtype == np.float32 else 1e-10)
+
+
+def test_scoring_many_rows_takes_no_more_memory():
+    X, _, _ = blobs(n=64)
+    model = GivensMixture(3, random_state=0).fit(X.astype(np.float32))
+    peaks = []
+    for count in (50_000, 200_000):
+        rows = np.zeros((count, 64), np.float64)  # another dtype than the model's: cast block by block
+        model.score_samples(rows[:100])
+        tracemalloc.start()
+        logs = model.score_samples(rows)
+        peaks.append(
+            tracemalloc.get_traced_memory()[1] - 3 * logs.nbytes
+        )  # what is returned, in parts and whole
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 2**20

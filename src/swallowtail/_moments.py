@@ -7,6 +7,7 @@ import numpy as np
 from swallowtail.fitting.factor import Factor
 
 RESERVOIR = 1024  # rows kept
+BLOCK = 1024  # rows hashed at a time
 
 
 class DenseMoments:
@@ -101,28 +102,40 @@ def _leading(R: np.ndarray, size: int) -> np.ndarray:
 
 
 class Reservoir:
-    """A uniform sample of at most `RESERVOIR` rows of a stream (Vitter's algorithm R)."""
+    """A sample of at most `RESERVOIR` rows of a stream: those whose contents hash lowest.
 
-    def __init__(self, seed: int) -> None:
-        self._generator = np.random.default_rng(seed)
-        self._seen = 0
+    As uniform as a random one, and the same however the rows are cut into blocks, ordered or seeded: what is
+    chosen on held-out rows then does not change from run to run.
+    """
+
+    def __init__(self) -> None:
         self._rows: np.ndarray | None = None
+        self._keys = np.zeros(0, np.uint64)
 
     def update(self, X: np.ndarray) -> None:
         """Take in rows (m, n)."""
         if self._rows is None:
             self._rows = X[:0].copy()
-        room = min(len(X), RESERVOIR - len(self._rows))
-        if room > 0:
-            self._rows = np.concatenate([self._rows, X[:room]])
-        late = np.arange(self._seen + room, self._seen + len(X))
-        slots = self._generator.integers(0, late + 1)
-        for index in np.nonzero(slots < RESERVOIR)[0]:
-            self._rows[slots[index]] = X[room + index]
-        self._seen += len(X)
+        keys = row_hashes(X)
+        highest = self._keys[-1] if len(self._keys) == RESERVOIR else np.uint64(2**64 - 1)
+        low = np.nonzero(keys <= highest)[0]
+        keys = np.concatenate([self._keys, keys[low]])
+        order = np.argsort(keys, kind="stable")[:RESERVOIR]
+        self._keys, self._rows = keys[order], np.concatenate([self._rows, X[low]])[order]
 
     @property
     def rows(self) -> np.ndarray:
-        """The sample in random order, shape (m, n)."""
+        """The sample in an order that has nothing to do with that of the stream, shape (m, n)."""
         assert self._rows is not None
-        return self._generator.permutation(self._rows)
+        return self._rows
+
+
+def row_hashes(X: np.ndarray) -> np.ndarray:  # shape: (m,), uint64
+    """A hash of each row's bytes: words times fixed random odd numbers modulo 2⁶⁴, then mixed (as in MurmurHash3)."""
+    words = np.ascontiguousarray(X).view(np.uint32)
+    odd = np.random.default_rng(0).integers(0, 2**63, words.shape[1], np.uint64) * np.uint64(2) + np.uint64(1)
+    parts = [words[i : i + BLOCK].astype(np.uint64) @ odd for i in range(0, len(words), BLOCK)]
+    keys = np.concatenate([*parts, np.zeros(0, np.uint64)])
+    for multiplier in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        keys = (keys ^ (keys >> np.uint64(33))) * np.uint64(multiplier)
+    return keys ^ (keys >> np.uint64(33))

@@ -13,9 +13,10 @@ from torch import Tensor
 from torch.func import functional_call, grad, jacrev, vjp, vmap
 
 from swallowtail import _checks
-from swallowtail.fitting.symmetric import fit_symmetric
+from swallowtail.fitting.jacobi import fit_pairs
+from swallowtail.fitting.symmetric import default_budget, fit_symmetric
 from swallowtail.gaussian import GivensNormal
-from swallowtail.operators import SymmetricOperator
+from swallowtail.operators import Rotation, SymmetricOperator
 
 DENSE = 2048  # up to so many weights the curvature is added up entry by entry; beyond, products are asked for
 CHUNK = 256  # rows whose Jacobians are held at a time
@@ -83,24 +84,24 @@ class GivensLaplace:
             self.log_likelihood = float(sum(self._log_likelihood(self.mean, x, y) for x, y in batches))
         if n <= DENSE:
             H = self._dense(batches)
+            H = 0.5 * (H + H.T)
             H[np.diag_indices(n)] += self.prior_precision
+            budget = default_budget(n) if self.n_rotations is None else self.n_rotations
             # As in a covariance fit, D = diag(QᵀPQ) is what minimises the divergence for this Q.
-            fit = fit_symmetric(
-                H,
-                n_rotations=self.n_rotations,
-                wiring="pairs",
-                target="likelihood",
-                symmetrize=True,
-                seed=self.seed,
-            )
+            fit = fit_pairs(H, budget, target="likelihood", seed=self.seed)
+            rotation = Rotation(fit.wiring, torch.from_numpy(fit.angles))
+            operator = SymmetricOperator(rotation, torch.from_numpy(fit.eigenvalues))
             shift = self.prior_precision
         else:
-            product = lambda X: self._products(batches, X)
-            fit = fit_symmetric(
-                product, n, n_rotations=self.n_rotations, max_products=self.max_products, seed=self.seed
-            )
+            operator = fit_symmetric(
+                lambda X: self._products(batches, X),
+                n,
+                n_rotations=self.n_rotations,
+                max_products=self.max_products,
+                seed=self.seed,
+            ).operator
             shift = 0.0
-        operator = fit.operator.to(self.mean.device, self.mean.dtype)
+        operator = operator.to(self.mean.device, self.mean.dtype)
         self.curvature_operator = operator.function(lambda d: (d - shift).clamp_min(0.0))  # Q D Qᵀ
         return self
 
@@ -195,7 +196,7 @@ class GivensLaplace:
         H = torch.zeros(n, n, dtype=torch.float64, device=self.mean.device)
         for x in (rows for batch, _ in batches for rows in batch.split(CHUNK)):
             J, curvature = self._jacobians(x), self._output_curvature(self._outputs(self.mean, x).detach())
-            H += (J.mT @ (curvature @ J)).sum(0).double()
+            H += (J.flatten(0, 1).mT @ (curvature @ J).flatten(0, 1)).double()  # one product of (m·C, P)
         return H.cpu().numpy()
 
     def _products(self, batches: list[tuple[Tensor, Tensor]], X: np.ndarray) -> np.ndarray:

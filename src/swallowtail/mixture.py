@@ -16,9 +16,9 @@ from sklearn.utils.validation import validate_data
 from tqdm import tqdm
 
 from swallowtail import _checks
+from swallowtail._arguments import check_mixture
 from swallowtail._components import Components, make_plan
 from swallowtail._likelihood import Plan
-from swallowtail.covariance import is_noise
 from swallowtail.fitting.symmetric import default_budget
 from swallowtail.operators import SymmetricOperator
 
@@ -204,7 +204,7 @@ class GivensMixture(DensityMixin, BaseEstimator):
     def _fit(self, X: Any) -> np.ndarray:
         """EM from every start; the responsibilities of a last E-step, so that predict and fit_predict agree."""
         X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        self._check_arguments(X)
+        check_mixture(self, X)
         state = check_random_state(self.random_state)
         warm = self.warm_start and hasattr(self, "_components")
         best: tuple[float, Any] = (-np.inf, None)
@@ -253,13 +253,15 @@ class GivensMixture(DensityMixin, BaseEstimator):
         else:
             labels = KMeans(k, n_init=1, random_state=state).fit(X).labels_.astype(np.int64)
         budget = default_budget(X.shape[1]) if self.n_rotations is None else self.n_rotations
+        tied, rotations = self.rotations == "tied", None
         if self.shrinkage == "auto":
-            plan = make_plan(X, labels, budget, self.target, np.random.default_rng(state.randint(2**31 - 1)))
+            generator = np.random.default_rng(state.randint(2**31 - 1))
+            plan, rotations = make_plan(X, labels, budget, self.target, tied, generator)
         else:
             plan = Plan(0.0, budget, float(self.shrinkage))
         resp = np.zeros((len(X), k), X.dtype)
         resp[np.arange(len(X)), labels] = 1.0
-        components = Components(X, resp, plan, self.target, self.rotations == "tied")
+        components = Components(X, resp, plan, self.target, tied, rotations)
         if self.weights_init is not None:
             components.counts = np.asarray(self.weights_init, np.float64) * len(X)
         if self.means_init is not None:
@@ -273,7 +275,7 @@ class GivensMixture(DensityMixin, BaseEstimator):
         return log_density, np.exp(logs - log_density[:, None])
 
     def _log_densities(self, X: np.ndarray) -> Iterator[np.ndarray]:
-        """log w_k + log N_k, shape (m, k), block by block."""
+        """log w_k + log N_k, shape (m, k), block by block; each is taken to the mixture's dtype on its own."""
         step = max(1, BLOCK // X.shape[1])
         return (
             self._fitted.weighted_log_densities(X[start : start + step]) for start in range(0, len(X), step)
@@ -281,33 +283,4 @@ class GivensMixture(DensityMixin, BaseEstimator):
 
     def _check(self, X: Any) -> np.ndarray:
         _ = self._fitted
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        return X.astype(self._components.dtype, copy=False)
-
-    def _check_arguments(self, X: np.ndarray) -> None:
-        k = _checks.integer("n_components", self.n_components, at_least=1)
-        _checks.integer("max_iter", self.max_iter, at_least=1)
-        _checks.integer("n_init", self.n_init, at_least=1)
-        if self.n_rotations is not None:
-            _checks.integer("n_rotations", self.n_rotations, at_least=0)
-        _checks.choice("rotations", self.rotations, ("full", "tied"))
-        _checks.choice("target", self.target, ("likelihood", "matrix"))
-        _checks.choice("init_params", self.init_params, ("k-means++", "kmeans", "random"))
-        if self.shrinkage != "auto" and not is_noise(self.shrinkage):
-            raise ValueError(f'shrinkage: expected "auto" or a number ≥ 0, got {self.shrinkage!r}')
-        if not self.tol >= 0:
-            raise ValueError(f"tol: expected a number ≥ 0, got {self.tol}")
-        for name, value, shape in (
-            ("weights_init", self.weights_init, (k,)),
-            ("means_init", self.means_init, (k, X.shape[1])),
-        ):
-            if value is not None and np.shape(value) != shape:
-                raise ValueError(f"{name}: expected shape {shape}, got {np.shape(value)}")
-        if k > 1:
-            distinct = len(np.unique(X[: 4 * k], axis=0))
-            distinct = distinct if distinct >= k else len(np.unique(X, axis=0))
-            if k > distinct:
-                raise ValueError(
-                    f"n_components: expected at most the {distinct} distinct rows of X (n_samples={len(X)}), "
-                    f"got {k}; try n_components={distinct} or fewer"
-                )
+        return validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
