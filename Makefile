@@ -10,6 +10,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 demo: $(VENV)/.ready
 	$(BIN)/python examples/digits.py
+	@echo && echo "the paper's experiments, the quick run: about three minutes"
+	rm -rf demo-output/report
+	$(BIN)/python -m swallowtail reproduce --quick -o demo-output/report
 
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal

@@ -205,6 +205,7 @@ def plot(rows: list[Row]) -> Path:
     figure = Figure(figsize=(4.2 * len(names), 3.8), layout="constrained")
     styles = {
         "swallowtail, grown": ("#56B4E9", "o-"),
+        "swallowtail, grown, 10 iterations": ("#009E73", "*-"),
         "swallowtail, grown and polished": ("#0072B2", "s-"),
         "swallowtail": ("#000000", "D-"),
         "eigtj sequential": ("#D55E00", "v--"),

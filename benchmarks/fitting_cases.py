@@ -27,6 +27,7 @@ import torch
 import swallowtail as st
 from swallowtail.fitting import rivals
 from swallowtail.fitting.products import complete, probe
+from swallowtail.fitting.result import count_floats
 from swallowtail.metrics import error_angle, relative_error
 
 PROBES = 2000  # x for an angle; a tenth of it from n = 1500 on
@@ -57,8 +58,9 @@ def quality(H: Any, B: Any, n: int, seed: int) -> Row:
 
 def cost(operator: Any) -> Row:
     """What a fit stores and what its product takes."""
-    K = operator.rotation.n_rotations
-    return {"n_rotations": K, "floats": K + operator.n, "multiply_adds": operator.multiply_adds}
+    row = {"n_rotations": operator.rotation.n_rotations, "floats": count_floats(operator)}
+    rank = {"rank": operator.rank} if hasattr(operator, "rank") else {}
+    return row | {"multiply_adds": operator.multiply_adds} | rank
 
 
 def fit_row(H: np.ndarray, seed: int, contender: str = "swallowtail", **arguments: Any) -> tuple[Row, Any]:

@@ -1,8 +1,8 @@
-"""Problems and rivals for benchmarks/optim.py: digits networks, quadratics, Rosenbrock; SOAP with an exact basis."""
+"""Problems of the optimisers' benchmark: digits networks, quadratics, Rosenbrock, logistic regression."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -15,6 +15,8 @@ from torch.nn import functional as F
 from swallowtail.datasets import random_rotation
 
 DIGITS_TRAIN = 1500
+FIRST_SEED = 500  # development used 1 … 5
+Row = dict[str, Any]
 
 
 @lru_cache(maxsize=2)
@@ -113,37 +115,6 @@ def breast_cancer(seed: int) -> tuple[Callable[[np.ndarray], tuple[float, np.nda
     return fun, 0.1 * np.random.default_rng(seed).standard_normal(X.shape[1])
 
 
-class SOAP(torch.optim.Optimizer):
-    """Adam in the eigenbases of the moving averages of GGᵀ and GᵀG, by eigh every ``refresh`` steps."""
-
-    def __init__(
-        self, params: Any, lr: float = 3e-3, betas: tuple[float, float] = (0.9, 0.99), refresh: int = 10
-    ):
-        super().__init__(params, {"lr": lr, "betas": betas, "refresh": refresh, "decay": 0.95, "eps": 1e-8})
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
-        for group in self.param_groups:
-            b1, b2 = group["betas"]
-            for p in group["params"]:
-                G, s = p.grad, self.state[p]
-                if not s:
-                    s.update(t=0, m=torch.zeros_like(p), v=torch.zeros_like(p))
-                    s["C"] = [p.new_zeros(k, k) for k in p.shape] if p.ndim == 2 else []
-                s["t"] += 1
-                t = s["t"]
-                s["m"].lerp_(G, 1 - b1)
-                if p.ndim == 2:
-                    for C, A in zip(s["C"], (G, G.T), strict=True):
-                        C.lerp_(A @ A.T, 1 - group["decay"])
-                    if t == 1 or t % group["refresh"] == 0:
-                        s["Q"] = [torch.linalg.eigh(C)[1] for C in s["C"]]
-                into = (lambda A, Q=s["Q"]: Q[0].T @ A @ Q[1]) if p.ndim == 2 else (lambda A: A)
-                s["v"].lerp_(into(G).square(), 1 - b2)
-                u = into(s["m"]) / (1 - b1**t) / ((s["v"] / (1 - b2**t)).sqrt() + group["eps"])
-                p -= group["lr"] * (s["Q"][0] @ u @ s["Q"][1].T if p.ndim == 2 else u)
-
-
 def train(
     problem: Network, optimizer: torch.optim.Optimizer, steps: int, seed: int, every: int = 50
 ) -> list[tuple[int, float]]:
@@ -161,3 +132,14 @@ def train(
             with torch.no_grad():
                 curve.append((k + 1, float(problem.loss())))
     return curve
+
+
+def curve_rows(
+    part: str, problem: str, method: str, seed: int, points: list[tuple[int, float, float]]
+) -> Iterator[Row]:
+    """About forty points of a curve as rows."""
+    for count, loss, seconds in points[:: max(1, len(points) // 40)]:
+        yield {
+            "part": f"curve {part}", "problem": problem, "method": method, "seed": seed, "evaluations": count,
+            "loss": loss, "seconds": seconds,
+        }  # fmt: skip

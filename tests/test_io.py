@@ -257,7 +257,7 @@ def test_nothing_is_unpickled(tmp_path, monkeypatch):
 
 def test_only_operators_are_saved(tmp_path):
     with pytest.raises(
-        TypeError, match="expected a Rotation, a SignedRotation or a SymmetricOperator, got ndarray"
+        TypeError, match="expected a Rotation, a SignedRotation, a SymmetricOperator or a HybridOperator"
     ):
         save(np.eye(3), tmp_path / "a")
     assert not (tmp_path / "a").exists()

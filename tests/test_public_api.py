@@ -15,10 +15,10 @@ NAMES = {
         Butterfly Pairs Rotation SignedRotation SymmetricOperator
         available_backends select_backend use_backend
         load save nn optim
-        FitResult GivensCovariance GivensMixture GivensNormal Tracker
+        FitResult GivensCovariance GivensMixture GivensNormal HybridOperator Tracker
         error_angle fit_rotation fit_symmetric random_rotation random_symmetric
     """,
-    "swallowtail.operators": "Rotation SignedRotation SymmetricOperator",
+    "swallowtail.operators": "HybridOperator Rotation SignedRotation SymmetricOperator",
 }  # fmt: skip
 
 

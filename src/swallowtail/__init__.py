@@ -8,7 +8,7 @@ from swallowtail.fitting import FitResult, Tracker, fit_rotation, fit_symmetric
 from swallowtail.io import load, save
 from swallowtail.kernels import available_backends, select_backend, use_backend
 from swallowtail.metrics import error_angle
-from swallowtail.operators import Rotation, SignedRotation, SymmetricOperator
+from swallowtail.operators import HybridOperator, Rotation, SignedRotation, SymmetricOperator
 from swallowtail.wiring import Butterfly, Pairs
 
 __version__ = "0.1.0"
@@ -19,6 +19,7 @@ __all__ = [
     "GivensCovariance",
     "GivensMixture",
     "GivensNormal",
+    "HybridOperator",
     "Pairs",
     "Rotation",
     "SignedRotation",

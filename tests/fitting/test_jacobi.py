@@ -131,8 +131,8 @@ def test_units_do_not_matter(scale):
     assert relative_error(H, scaled._replace(eigenvalues=scaled.eigenvalues / scale)) < 1.0
 
 
-# Means over three seeds, 0.5° above what was measured: 12.6, 26.1, 8.5.
-@pytest.mark.parametrize(("n_rotations", "n_large", "bar"), [(192, 5, 13.2), (192, 32, 26.6), (384, 64, 9.0)])
+# Means over three seeds, 0.4° above what was measured: 11.4, 23.6, 7.7.
+@pytest.mark.parametrize(("n_rotations", "n_large", "bar"), [(192, 5, 11.8), (192, 32, 24.0), (384, 64, 8.1)])
 def test_quality(n_rotations, n_large, bar):
     angles = []
     for seed in (11, 12, 13):
@@ -142,18 +142,21 @@ def test_quality(n_rotations, n_large, bar):
 
 
 def test_likelihood_target_is_better_on_held_out_data():
-    generator = np.random.default_rng(0)
-    factor = generator.standard_normal((32, 4))
-    truth = factor @ factor.T + np.diag(generator.uniform(0.05, 1.0, 32))
-    X = generator.multivariate_normal(np.zeros(32), truth, 400)
-    S, held_out = X[:200].T @ X[:200] / 200, X[200:].T @ X[200:] / 200
-
-    def negative_log_likelihood(fit):
-        d = np.diag(conjugate(held_out, fit.wiring.pairs, fit.angles))
-        return np.mean(np.log(fit.eigenvalues) + d / fit.eigenvalues)
-
-    matrix, likelihood = (fit_pairs(S, 32, target=target) for target in ("matrix", "likelihood"))
-    assert negative_log_likelihood(likelihood) < negative_log_likelihood(matrix) - 0.1
+    gains = []
+    for seed in range(6):
+        generator = np.random.default_rng(seed)
+        factor = generator.standard_normal((32, 4))
+        truth = factor @ factor.T + np.diag(generator.uniform(0.05, 1.0, 32))
+        X = generator.multivariate_normal(np.zeros(32), truth, 400)
+        S, held_out = X[:200].T @ X[:200] / 200, X[200:].T @ X[200:] / 200
+        losses = []
+        for target in ("matrix", "likelihood"):
+            fit = fit_pairs(S, 32, target=target)
+            d = np.diag(conjugate(held_out, fit.wiring.pairs, fit.angles))
+            losses.append(np.mean(np.log(fit.eigenvalues) + d / fit.eigenvalues))
+        gains.append(losses[0] - losses[1])
+    assert min(gains) > 0.0
+    assert np.mean(gains) > 0.1
 
 
 def test_default_cycles_fall_with_size():

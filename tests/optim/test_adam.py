@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from swallowtail.optim import GivensAdam
-from swallowtail.optim._two_sided import Bases, matrix_shape, new_side, observe, refit
+from swallowtail.optim._two_sided import Bases, carry_over, matrix_shape, new_side, observe, refit
 
 SETTINGS = {
     "depth": 2, "statistics": "sketch", "sketch_columns": 4, "sketch_steps": 5, "statistics_decay": 0.9
@@ -89,6 +89,34 @@ def test_first_moment_survives_a_change_of_basis():
     after = Bases([state], (8, 6), 2).back(state["exp_avg"][None])[0]
     assert angles.shape != state["left_angles"].shape or not torch.equal(angles, state["left_angles"])
     assert torch.allclose(after, before.lerp(g, 0.1))
+
+
+def test_second_moments_follow_the_pairs():
+    """With one eigenbasis the second moments are known: E z² in the new basis, whatever the old one was."""
+    generator = torch.Generator().manual_seed(0)
+    m, n = 6, 4
+    spread = torch.rand(n, m, generator=generator, dtype=torch.float64)
+    eye = [torch.linalg.qr(torch.randn(k, k, generator=generator, dtype=torch.float64))[0] for k in (m, n)]
+    group = {**SETTINGS, "depth": 4, "statistics": "covariance"}
+    like = torch.zeros((), dtype=torch.float64)
+    states = []
+    for covariances in (
+        (torch.eye(m), torch.eye(n)),
+        (eye[0] * torch.arange(1, m + 1) @ eye[0].T, eye[1] * torch.arange(1, n + 1) @ eye[1].T),
+    ):
+        state = {"exp_avg": torch.zeros(n, m, dtype=torch.float64), "exp_avg_sq": spread.clone()}
+        for side, size, other, covariance in zip(("left", "right"), (m, n), (n, m), covariances, strict=True):
+            state.update(new_side(side, size, "pairs", other, group, like))
+            state[f"{side}_covariance"] = covariance.to(torch.float64)
+        refit([state], (m, n), group)
+        states.append(state)
+    old, new = (Bases([state], (m, n), 2) for state in states)
+    carry_over(old, new, [states[0]])
+    # Uncorrelated entries with variances `spread` in the old basis (the identity), seen from the new one.
+    draws = spread.sqrt() * torch.randn(20000, n, m, generator=generator, dtype=torch.float64)
+    seen = new.into(draws.mT.contiguous()).square().mean(0)
+    assert not torch.allclose(seen, spread, rtol=0.2)
+    assert torch.allclose(seen, states[0]["exp_avg_sq"], rtol=0.06)
 
 
 @pytest.mark.parametrize("wiring", ["auto", "butterfly"])

@@ -136,7 +136,7 @@ def _find_partners(M: np.ndarray, stale: np.ndarray, gain: np.ndarray, partner: 
 
 @_jit
 def grow_aligned(
-    M: np.ndarray, n_rotations: int, threshold: float, least: float
+    M: np.ndarray, n_rotations: int, threshold: float, least: float, enough: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Append rotations to Q that raise tr(QᵀR) most: M ← GᵀM in place, a layer of disjoint pairs at a time.
 
@@ -150,6 +150,7 @@ def grow_aligned(
         n_rotations: at most this many.
         threshold: in [0, 1]; 1 takes one at a time, up to ties.
         least: stop when no pair gains more.
+        enough: stop behind a whole layer once there are this many; 0: go on.
 
     Returns:
         pairs (K, 2) and angles (K,), K ≤ n_rotations.
@@ -180,4 +181,6 @@ def grow_aligned(
         rotate_rows(M, pairs[lo:k], np.cos(angles[lo:k]), np.sin(angles[lo:k]), True)
         for i in range(n):
             stale[i] = taken[i] or taken[partner[i]]
+        if 0 < enough <= k:
+            break
     return pairs[:k], angles[:k]

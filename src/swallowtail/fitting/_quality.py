@@ -12,9 +12,11 @@ from swallowtail.fitting._conjugate import FLOOR
 from swallowtail.fitting._watch import Watch
 from swallowtail.fitting.interfaces import Problem
 from swallowtail.fitting.result import FitResult, Rival
-from swallowtail.metrics import column_angles, error_angle, error_angle_interval, relative_error
+from swallowtail.metrics import column_angles, error_angle_interval, relative_error
 from swallowtail.operators import SymmetricOperator
 from swallowtail.wiring import Wiring
+
+MADE_UP = 100  # pairs for an estimate where no product was kept for it
 
 
 class Candidate(NamedTuple):
@@ -51,7 +53,7 @@ def measured(
 ) -> FitResult:
     """Measure the best candidate against the matrix it was fitted to, and its rivals."""
     operator = best.operator
-    angle = error_angle_interval(fitted, operator, seed=ask.seed + 1)
+    angle = error_angle_interval(fitted, operator, rival_forms.n_probes(len(fitted)), seed=ask.seed + 1)
     found = rival_forms.dense_rivals(fitted, operator, ask.seed + 1, others, problem.sparse)
     message = rival_forms.verdict(angle.mean, found)
     if ask.target == "inverse":
@@ -84,28 +86,18 @@ def measured(
 def estimated(
     problem: Problem, ask: Ask, operator: SymmetricOperator, fit: Any, checks: Any, used: int
 ) -> FitResult:
-    """Quality from held-out products if there are any, otherwise against the completion of the same ones."""
+    """Quality from held-out products if there are any, otherwise on pairs made up from the completion."""
     Z, HZ = checks
-    held_out = Z.shape[1] > 0
-    if held_out:
-        angle, error = _on_pairs(operator, Z, HZ)
-        source = (
-            f"{Z.shape[1]} products kept for it"
-            if problem.pairs is None
-            else "the pairs themselves (optimistic)"
-        )
-    else:
-        estimate = error_angle_interval(fit.completion.factor, operator, n_probes=500, seed=ask.seed + 1)
-        angle = (estimate.mean, estimate.low, estimate.high)
-        error = max(fit.history[-1][2], 0.0) ** 0.5  # rounding leaves −1e-16 where nothing is left
-        source = "the completion of the same products (optimistic)"
+    source = "the pairs themselves (optimistic)"
+    if problem.pairs is None:
+        source = f"{Z.shape[1]} products kept for it"
+    if Z.shape[1] == 0:
+        Z, HZ = _made_up_pairs(fit.completion, problem.n, ask.seed + 1)
+        source = "the completion of the same products and what it seems to miss (rough)"
+    angle, error = _on_pairs(operator, Z, HZ)
     found = []
     for name, cut, r, equal in rival_forms.factor_rivals(fit.completion, operator):
-        if held_out:
-            mean, size = _on_pairs(cut, Z, HZ)
-        else:
-            mean = 3 * (error_angle(fit.completion.factor, cut, 500, ask.seed + 1, n=problem.n),)
-            size = relative_error(fit.completion.factor, cut, 100, ask.seed + 1, n=problem.n).mean
+        mean, size = _on_pairs(cut, Z, HZ)
         count = r * (problem.n + 1) + 1
         found.append(Rival(name, mean[0], size, count, 4 * count, (2 * r + 1) * problem.n, equal))
     message = f"Quality is an estimate from {source}. " + rival_forms.verdict(angle[0], found)
@@ -124,6 +116,19 @@ def estimated(
         estimated=True,
         rivals=found,
     )
+
+
+def _made_up_pairs(completion: Any, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Random columns Z and Ĥ·Z plus noise as large as the part of H that the completion Ĥ is thought to miss."""
+    generator = np.random.default_rng(seed)
+    Z, noise = generator.standard_normal((2, n, MADE_UP))
+    missed, factor = min(completion.relative_error, 0.99), completion.factor
+    unit = (
+        float(np.abs(factor.weights).max(initial=abs(factor.shift))) or 1.0
+    )  # squares near 1e±200 leave float64
+    norm = unit * factor._replace(shift=factor.shift / unit, weights=factor.weights / unit).norms2()[0] ** 0.5
+    scale = norm / n**0.5 * missed / (1.0 - missed * missed) ** 0.5
+    return Z, factor @ Z + scale * noise
 
 
 def _on_pairs(operator: Any, X: np.ndarray, Y: np.ndarray) -> tuple[tuple[float, float, float], float]:

@@ -140,3 +140,15 @@ def _device(value: Any) -> torch.device:
 
 def _eps(value: Any) -> float:
     return float(torch.finfo(_dtype(value)).eps)
+
+
+def dense_inverse(H: np.ndarray) -> np.ndarray:  # shape: (n, n)
+    """H⁻¹, for the target "inverse"."""
+    values, vectors = np.linalg.eigh(H)
+    smallest, largest = np.abs(values).min(), np.abs(values).max()
+    if smallest <= len(H) * np.finfo(np.float64).eps * largest:
+        raise ValueError(
+            f"target='inverse': expected an invertible matrix, got eigenvalues between {smallest:.3g} and "
+            f"{largest:.3g} in magnitude; try fitting H + epsilon·I"
+        )
+    return (vectors / values) @ vectors.T

@@ -1,12 +1,12 @@
 """Data-chosen pairs: truncated Jacobi, then a polish of all angles, then prune-and-regrow.
 
 Which coordinates meet matters more than any optimiser: at n = 64 with 192 rotations, choosing them from the
-data brings the butterfly's 33°, 35°, 17° (5, 32, 64 large eigenvalues) down to 13°, 26°, 13°. Three steps:
+data brings the butterfly's 33°, 35°, 17° (5, 32, 64 large eigenvalues) down to 13°, 24°, 13°. Three steps:
 
 1. Grow. Parallel truncated Jacobi zeroes the largest entries of QᵀHQ, a layer of disjoint pairs at a time.
 2. Polish. L-BFGS on all angles together, with D = diag(QᵀHQ) eliminated.
-3. Cycle. Take out the rotations that matter least (the exact loss of each is known), polish, grow as many
-   on the residual, polish; or grow first and prune after. Small losses are accepted early on, as in
+3. Cycle. Take out the rotations that matter least (the exact loss of each is known), polish, put as many
+   elsewhere, anywhere in Q, polish; or grow first and prune after. Small losses are accepted early on, as in
    annealing.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from swallowtail.fitting._conjugate import MATRIX, Callback, DenseFit, Stop, layered
-from swallowtail.fitting._objective import Objective, Smooth
+from swallowtail.fitting._objective import WORK_BETWEEN_REPORTS, Objective, Smooth
 
 THRESHOLD = 0.1  # of the largest weight; 0.2 ends within 0.2° of it at n = 64
 THRESHOLDS = (0.05, 0.1, 0.2, 0.5, 1.0)  # cycles vary it: another threshold, other pairs
@@ -27,15 +27,16 @@ POLISH, FINISH = 20, 100  # L-BFGS iterations inside a cycle, and at the end
 POLISH_TOLERANCE, FINISH_TOLERANCE = 1e-5, 1e-7
 HEAT = 0.03  # a cycle may be this much worse, relatively, at first; falls linearly to nothing
 WORK = 1.6e10  # multiply-adds spent on cycles by default: about two seconds
-FINISH_WORK = 4e9  # multiply-adds a polish may take from n ≈ 1000 on
+FINISH_WORK = 2.5e9  # multiply-adds a polish may take from n ≈ 1000 on
 STAGES = ("grow", "polish", "cycle", "shrink", "finish")
 
 State = dict[str, Any]  # arrays, numbers, strings, and lists and dicts of the latter two
 
 
 def default_cycles(n: int, n_rotations: int) -> int:
-    """How many cycles `WORK` pays for: 100 at n = 64, 3 at n = 784, none from n ≈ 2000 on."""
-    return round(min(100, WORK / (14.0 * n * max(n_rotations, 1) * 6 * POLISH)))
+    """How many cycles `WORK` pays for, and no more than help: 100 at n = 64, 3 at n = 784, none from n ≈ 2000 on."""
+    affordable = WORK / (14.0 * n * max(n_rotations, 1) * 6 * POLISH)
+    return round(min(max(100, n_rotations // 2), affordable))
 
 
 def fit_pairs(
@@ -44,6 +45,7 @@ def fit_pairs(
     *,
     target: str = "matrix",
     cycles: int | None = None,
+    finish: int = FINISH,
     target_error: float | None = None,
     seed: int = 0,
     callback: Callback | None = None,
@@ -59,6 +61,7 @@ def fit_pairs(
             The latter fits noise too: with 3n rotations and 2n to 4n samples it lost on held-out data in
             about half the trials.
         cycles: prune-and-regrow cycles; None spends about a second or two.
+        finish: L-BFGS iterations at the end. With ``cycles=0`` and few of them a fit takes milliseconds at n = 64.
         target_error: stop at this relative error ‖H − QDQᵀ‖_F / ‖H‖_F with as few rotations as it takes
             (target "matrix" only).
         seed: of the cycles' choices.
@@ -79,6 +82,7 @@ def fit_pairs(
         objective,
         n_rotations,
         cycles=default_cycles(objective.n, n_rotations) if cycles is None else cycles,
+        finish=finish,
         goal=goal,
         seed=seed,
         callback=callback,
@@ -94,6 +98,7 @@ def search_pairs(
     n_rotations: int,
     *,
     cycles: int,
+    finish: int = FINISH,
     goal: float = -np.inf,
     seed: int = 0,
     callback: Callback | None = None,
@@ -104,7 +109,7 @@ def search_pairs(
 
     Args:
         objective: what to minimise.
-        n_rotations, cycles, seed, callback: as in `fit_pairs`.
+        n_rotations, cycles, finish, seed, callback: as in `fit_pairs`.
         goal: stop at this value, then take out the rotations it can be kept without.
         save: called with the state of the search at every boundary of a stage or a cycle. Its arrays are in
             use: write or copy them before returning.
@@ -120,7 +125,7 @@ def search_pairs(
     try:
         if stage <= STAGES.index("grow"):
             search.grow(max(goal, objective.rounding), None if resume is None else resume["residual"])
-        if stage <= STAGES.index("polish"):
+        if stage <= STAGES.index("polish") and cycles:  # without cycles the finish follows at once
             search.mark("polish")
             search.polish(POLISH * 3, POLISH_TOLERANCE)
         if stage <= STAGES.index("cycle") and search.value > goal:
@@ -128,7 +133,8 @@ def search_pairs(
         if stage <= STAGES.index("shrink") and search.value <= goal:
             search.shrink(goal)
         search.mark("finish")
-        search.polish(FINISH, FINISH_TOLERANCE)
+        if finish:
+            search.polish(finish, FINISH_TOLERANCE)
     except (Stop, KeyboardInterrupt):
         pass
     return search
@@ -164,10 +170,13 @@ class Search:
     def grow(self, goal: float, residual: np.ndarray | None) -> None:
         """Greedy growth up to the budget or ``goal``, in pieces that can be interrupted."""
         A = self.objective.residual(self.pairs, self.angles) if residual is None else residual.copy()
-        piece = max(1, -(-self.budget // 16))
+        # Whole layers: a layer cut short changes those that follow, and at n = 4096 that cost a kernel 2°.
+        piece = max(1, int(WORK_BETWEEN_REPORTS / (10.0 * self.objective.n)))
+        if goal > self.objective.rounding:  # a quality was asked for: do not grow far beyond it
+            piece = max(1, min(piece, self.budget // 16))
         while len(self.angles) < self.budget and self.value > goal:
-            count = min(piece, self.budget - len(self.angles))
-            pairs, angles = self.objective.grow(A, count, THRESHOLD)
+            count = self.budget - len(self.angles)
+            pairs, angles = self.objective.grow(A, count, THRESHOLD, piece)
             if len(angles) == 0:
                 break
             pairs, angles = np.concatenate([self.pairs, pairs]), np.concatenate([self.angles, angles])
@@ -178,7 +187,7 @@ class Search:
         """L-BFGS on the best product."""
         pairs = self.pairs
         affordable = FINISH_WORK / (14.0 * self.objective.n * max(len(pairs), 1))
-        iterations = max(12, min(iterations, int(affordable)))
+        iterations = min(iterations, max(12, int(affordable)))
         angles, value = self.objective.polish(
             pairs, self.angles, iterations, tolerance, lambda x, f: self._keep("polish", pairs, x, f)
         )

@@ -29,7 +29,7 @@ class Rival:
 class FitResult:
     """The record of a fit. ``print(result)`` shows it as a table."""
 
-    operator: Any  # a SymmetricOperator; of fit_rotation, a Rotation or a SignedRotation
+    operator: Any  # a SymmetricOperator or HybridOperator; of fit_rotation, a Rotation or a SignedRotation
     angle: float  # degrees: mean angle between operator @ x and H @ x, the paper's measure
     angle_interval: tuple[float, float]  # 95 % confidence
     relative_error: float  # ‖H − operator‖_F / ‖H‖_F
@@ -75,7 +75,7 @@ class FitResult:
         return "\n".join([*lines, self.message])
 
     def plot(self, path: Any = None) -> Any:
-        """Draw the history of the objective and the spectrum; save to ``path`` if given."""
+        """Draw the history of the objective and the spectrum (of a rotation: its angles); save to ``path``."""
         try:
             from matplotlib.figure import Figure
         except ImportError as error:
@@ -88,19 +88,25 @@ class FitResult:
         left.set(xlabel="improvement", ylabel="relative error" if positive else "objective", title="history")
         if positive:
             left.set_yscale("log")
-        eigenvalues = getattr(self.operator, "eigenvalues", None)
+        symmetric = getattr(self.operator, "symmetric", self.operator)  # of a hybrid, the rotations' part
+        eigenvalues = getattr(symmetric, "eigenvalues", None)
         if eigenvalues is not None:
             right.plot(np.sort(eigenvalues.detach().cpu().numpy())[::-1], ".", color="#D55E00", markersize=3)
-        right.set(xlabel="index", ylabel="eigenvalue", title="spectrum of the fit")
+            right.set(xlabel="index", ylabel="eigenvalue", title="spectrum of the fit")
+        else:
+            rotation = getattr(self.operator, "rotation", self.operator)
+            right.hist(np.degrees(rotation.angles.detach().cpu().numpy()), bins=36, color="#D55E00")
+            right.set(xlabel="degrees", ylabel="rotations", title="angles of the fit")
         if path is not None:
             figure.savefig(path, dpi=150)
         return figure
 
 
 def count_floats(operator: Operator) -> int:
-    """K angles, and n eigenvalues or signs."""
+    """K angles, n eigenvalues or signs, and n + 1 for a rank-one term."""
     rotation: Any = getattr(operator, "rotation", operator)
-    return int(rotation.n_rotations + (operator.n if rotation is not operator else 0))
+    terms = getattr(operator, "rank", 0) * (operator.n + 1)
+    return int(rotation.n_rotations + (operator.n if rotation is not operator else 0) + terms)
 
 
 def count_bytes(operator: Operator) -> int:

@@ -13,17 +13,18 @@ from swallowtail.fitting._checkpoint import Checkpoint
 from swallowtail.fitting._quality import Ask, Candidate, estimated, measured
 from swallowtail.fitting._watch import Watch
 from swallowtail.fitting.butterfly import fit_butterfly
-from swallowtail.fitting.interfaces import Problem, as_problem, warn_asymmetry
+from swallowtail.fitting.hybrid import HybridFit, fit_hybrid
+from swallowtail.fitting.interfaces import Problem, as_problem, dense_inverse, warn_asymmetry
 from swallowtail.fitting.jacobi import fit_pairs
 from swallowtail.fitting.products import fit_pairs_data, fit_products
 from swallowtail.fitting.recovery import recover_symmetric
 from swallowtail.fitting.result import FitResult
 from swallowtail.fitting.sgd import fit_sgd
 from swallowtail.metrics import error_angle
-from swallowtail.operators import Rotation, SymmetricOperator
+from swallowtail.operators import HybridOperator, Rotation, SymmetricOperator
 from swallowtail.wiring import Butterfly, Wiring
 
-METHODS = ("auto", "pairs", "butterfly", "recovery", "sgd", "products")
+METHODS = ("auto", "pairs", "butterfly", "recovery", "hybrid", "sgd", "products")
 TARGETS = ("matrix", "inverse", "likelihood")
 MOST_ROUNDS = 16  # of the paper's budget, when a target angle decides how many rotations there will be
 TRIES = 6  # fits to reach a target angle; one or two do
@@ -60,8 +61,9 @@ def fit_symmetric(
         wiring: "auto" fits the forms that make sense at this budget and keeps the best; "butterfly"; "pairs"
             (chosen from the data); or a `Butterfly` to use.
         depth: of the butterfly, and of the default budget.
-        method: "auto"; "pairs", "butterfly", "recovery" or "products" to insist on one; "sgd" for the paper's
-            Algorithm 1, which takes further options, see `fitting.sgd.fit_sgd`.
+        method: "auto"; "pairs", "butterfly", "recovery" or "products" to insist on one; "hybrid" for rotations
+            and a few rank-one terms of the same work, a `HybridOperator` (``rank=`` says how many); "sgd" for the
+            paper's Algorithm 1, which takes further options, see `fitting.sgd.fit_sgd`.
         target: "matrix" makes Q D Qᵀ close to H in Frobenius norm; "inverse" makes its inverse close to H⁻¹;
             "likelihood" makes it the best covariance for Gaussian data with sample covariance H.
         max_products: hard limit on products when H is not given by its entries; by default n up to n = 1024
@@ -107,6 +109,10 @@ def fit_symmetric(
         arguments = (budget, wiring, depth, method, target, target_angle, seed, options)
         saved = Checkpoint(checkpoint, problem, arguments)
         ask = Ask(budget, wiring, depth, method, target, target_angle, seed, options, watch, saved)
+        if method == "hybrid" and (problem.dense is None or target != "matrix"):
+            raise ValueError(
+                "method='hybrid': expected the entries of H and target='matrix'; try method='auto'"
+            )
         if method == "sgd":
             result = _by_sgd(problem, ask, max_products)
         elif problem.dense is not None:
@@ -126,7 +132,7 @@ def default_budget(n: int, depth: int = 1) -> int:
 def _by_entries(problem: Problem, ask: Ask) -> FitResult:
     H = problem.dense
     assert H is not None
-    fitted = _inverse(H) if ask.target == "inverse" else H
+    fitted = dense_inverse(H) if ask.target == "inverse" else H
     inner = "likelihood" if ask.target == "likelihood" else "matrix"
     if inner == "likelihood" and float(np.diagonal(H).min(initial=0.0)) < 0:
         raise ValueError("target='likelihood': expected a covariance, got a negative diagonal entry")
@@ -176,6 +182,8 @@ def _fit_form(name: str, H: np.ndarray, target: str, ask: Ask, before: list[Cand
         fit = recover_symmetric(H, give_up=0.02 if ask.method == "auto" else 0.5)
         if fit is None:
             return None
+    elif name == "hybrid":
+        return _hybrid(fit_hybrid(H, ask.budget, seed=ask.seed, callback=callback, **options))
     elif name == "butterfly":
         if before and ask.wiring == "auto":
             # One cheap start shows whether the fixed wiring can come near the chosen pairs.
@@ -228,15 +236,12 @@ def _candidate(method: str, fit: Any) -> Candidate:
     return Candidate(method, operator, fit.history, fit.history[-1][2])
 
 
-def _inverse(H: np.ndarray) -> np.ndarray:
-    values, vectors = np.linalg.eigh(H)
-    smallest, largest = np.abs(values).min(), np.abs(values).max()
-    if smallest <= len(H) * np.finfo(np.float64).eps * largest:
-        raise ValueError(
-            f"target='inverse': expected an invertible matrix, got eigenvalues between {smallest:.3g} and "
-            f"{largest:.3g} in magnitude; try fitting H + epsilon·I"
-        )
-    return (vectors / values) @ vectors.T
+def _hybrid(fit: HybridFit) -> Candidate:
+    symmetric = _candidate("pairs", fit.rotations).operator
+    if not len(fit.weights):  # rotations alone were best
+        return Candidate("pairs", symmetric, fit.history, fit.history[-1][2])
+    operator = HybridOperator(symmetric, torch.from_numpy(fit.basis), torch.from_numpy(fit.weights))
+    return Candidate("hybrid", operator, fit.history, fit.history[-1][2])
 
 
 def _by_products(problem: Problem, ask: Ask, max_products: int | None) -> FitResult:
@@ -256,7 +261,7 @@ def _by_products(problem: Problem, ask: Ask, max_products: int | None) -> FitRes
     else:
         assert problem.product is not None
         total = rival_count = min(problem.n, max_products or 64)
-        held_out = total // 16 if total >= 32 else 0  # products kept for the quality estimate
+        held_out = total // 16 if total >= 64 else 0  # products kept for the quality estimate
         fit = fit_products(
             problem.product, problem.n, ask.budget, total - held_out, ask.seed, callback, **ask.options
         )

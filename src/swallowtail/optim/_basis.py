@@ -7,6 +7,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from swallowtail.kernels import select_backend
 from swallowtail.wiring import Wiring
 
 
@@ -29,6 +30,15 @@ def jacobi_pass(samples: Tensor, wiring: Wiring, n_fit: int | None = None) -> tu
     Returns:
         Angles (*batch, K), and the samples in the new basis, Qᵀz, (*batch, n, r).
     """
+    if (
+        n_fit is None
+        and samples.ndim == 3
+        and samples.dtype == torch.float32
+        and select_backend(samples) == "gpu"
+    ):
+        from swallowtail.optim import _gpu  # it needs Triton
+
+        return _gpu.jacobi_pass(samples, _index_pairs(wiring, samples.device))
     z = samples.clone()
     fit = slice(None) if n_fit is None else slice(n_fit)
     angles = [z.new_zeros(*z.shape[:-2], 0)]

@@ -16,15 +16,21 @@ from torch import Tensor
 from swallowtail import ops
 from swallowtail.fitting._conjugate import MATRIX, layered
 from swallowtail.fitting._growth import parallel_jacobi
-from swallowtail.kernels import PreparedCache
+from swallowtail.kernels import PreparedCache, select_backend
 from swallowtail.optim._basis import jacobi_pass, jacobi_pass_matrix
 from swallowtail.wiring import Butterfly, Pairs, Wiring
 
 State = dict[str, Tensor]
 SIDES = ("left", "right")
-PAIRS_LIMIT = 512  # "auto": pairs up to this side, butterflies beyond, where choosing pairs would cost more
+PAIRS_LIMIT = 128  # "auto": pairs up to this side; beyond, choosing them takes tens of milliseconds a fit
 THRESHOLD = 0.1  # of `parallel_jacobi`: a layer takes pairs down to this share of the largest
-DEPTHS = {"pairs": 3, "butterfly": 2, "random": 2}  # by default; a third helps pairs more than it costs there
+DEPTHS = {
+    "pairs": 4,
+    "butterfly": 2,
+    "random": 2,
+}  # by default; pairs gain more from depth than it costs there
+FUSED_FROM = 1 << 14  # entries; smaller matrices of one shape are better off together
+FUSED_UP_TO = 4096  # a side; a kernel holds whole vectors
 Q_KINDS = ("auto", "pairs", "butterfly", "random", "identity")
 
 
@@ -36,11 +42,14 @@ def matrix_shape(shape: torch.Size) -> tuple[int, int] | None:
     return (m, n) if min(m, n) > 1 else None
 
 
-def kind_of(wiring: str, n: int, max_side: int) -> str:
+def kind_of(wiring: str, n: int, max_side: int, device: torch.device) -> str:
     """What a side of length n gets: "pairs", "butterfly", "random" or "identity"."""
     if n > max_side or n < 2:
         return "identity"
-    return wiring if wiring != "auto" else ("pairs" if n <= PAIRS_LIMIT else "butterfly")
+    if wiring != "auto":
+        return wiring
+    # Elsewhere than on a CPU the fit of pairs would wait for the device, and applying them costs several times more.
+    return "pairs" if n <= PAIRS_LIMIT and device.type == "cpu" else "butterfly"
 
 
 def new_side(name: str, n: int, kind: str, other: int, group: dict[str, Any], like: Tensor) -> State:
@@ -58,7 +67,8 @@ def new_side(name: str, n: int, kind: str, other: int, group: dict[str, Any], li
         state[f"{name}_pairs"] = torch.zeros(0, 2, dtype=torch.int64)
         state[f"{name}_offsets"] = torch.zeros(1, dtype=torch.int64)
         state[f"{name}_angles"] = like.new_zeros(0)
-    if group["statistics"] == "covariance":
+    # Pairs are chosen from the n×n matrix anyway.
+    if group["statistics"] == "covariance" or (group["statistics"] == "auto" and kind == "pairs"):
         state[f"{name}_covariance"] = like.new_zeros(n, n)
     else:
         state[f"{name}_sketch"] = like.new_zeros(
@@ -69,7 +79,7 @@ def new_side(name: str, n: int, kind: str, other: int, group: dict[str, Any], li
 
 def observe(states: list[State], G: Tensor, step: int, group: dict[str, Any]) -> None:
     """Add the gradients G (B, m, n) to the records of both sides."""
-    for side, axis in (("left", -2), ("right", -1)):
+    for side in SIDES:
         if f"{side}_covariance" in states[0]:
             covariance = G @ G.mT if side == "left" else G.mT @ G
             torch._foreach_lerp_(
@@ -80,11 +90,11 @@ def observe(states: list[State], G: Tensor, step: int, group: dict[str, Any]) ->
         elif f"{side}_sketch" in states[0]:
             # Every so many-th column (row), another set each step: all of them come round, and no random
             # numbers are needed, so processes agree and a resumed run repeats itself.
-            other = G.shape[-1] if side == "left" else G.shape[-2]
+            rows = G.mT if side == "left" else G  # shape: (B, other, side)
             slots, columns = states[0][f"{side}_sketch"].shape[:2]
-            index = (step + torch.arange(columns, device=G.device) * (other // columns)) % other
-            taken = G.index_select(-1 if axis == -2 else -2, index)
-            taken = taken.mT if side == "left" else taken  # shape: (B, columns, side)
+            stride = rows.shape[-2] // columns
+            start = step % (rows.shape[-2] - stride * (columns - 1))
+            taken = rows[:, start::stride][:, :columns]
             torch._foreach_copy_(
                 [s[f"{side}_sketch"][(step - 1) % slots] for s in states], list(taken.unbind())
             )
@@ -131,9 +141,15 @@ class Bases:
     """Q_L and Q_R of B matrices that share their wirings: into the bases and back."""
 
     def __init__(self, states: list[State], sizes: tuple[int, int], depth: int | None) -> None:
-        self.left, self.right = (
-            _Side(states, side, n, depth or DEPTHS["butterfly"]) for side, n in zip(SIDES, sizes, strict=True)
-        )
+        depth = depth or DEPTHS["butterfly"]
+        self.left, self.right = (_Side(states, side, n, depth) for side, n in zip(SIDES, sizes, strict=True))
+        # One large matrix between two butterflies on a GPU: its whole step in three kernels.
+        self.fused: Any = None
+        butterflies = all(isinstance(side.wiring, Butterfly) for side in (self.left, self.right))
+        if len(states) == 1 and butterflies and fusable(self.left.angles, sizes):
+            from swallowtail.optim import _gpu  # it needs Triton
+
+            self.fused = _gpu.Fused(self.left.angles, self.right.angles, sizes, depth)
 
     def into(self, G: Tensor) -> Tensor:
         """(B, m, n) ↦ (Q_Lᵀ G Q_R)ᵀ, (B, n, m)."""
@@ -142,6 +158,46 @@ class Bases:
     def back(self, Z: Tensor) -> Tensor:
         """(B, n, m) ↦ Q_L Zᵀ Q_Rᵀ, (B, m, n)."""
         return self.right.turn(self.left.turn(Z, ops.rotate).mT.contiguous(), ops.rotate)
+
+
+def carry_over(old: Bases, new: Bases, states: list[State]) -> None:
+    """Take the moments of B matrices from one basis to another.
+
+    The first is linear in the gradients and is carried over exactly. The second would be Σ R_ij² v_j, R the change of
+    basis, if the gradient's entries were uncorrelated in the old one, which is what that was chosen for. Pairs are
+    chosen anew at each fit and may come in another order, so there it matters; a butterfly sorts by size, its
+    coordinates keep their meaning, and mixing them was found to lose more than it gains.
+    """
+    first = [s["exp_avg"] for s in states]
+    torch._foreach_copy_(first, list(new.into(old.back(stacked(first))).unbind()))
+    for state in states:
+        v = state["exp_avg_sq"]  # shape: (n, m)
+        for before, after, n in ((old.left, new.left, v.shape[1]), (old.right, new.right, v.shape[0])):
+            if isinstance(after.wiring, Pairs):
+                identity = torch.eye(n, dtype=v.dtype, device=v.device)
+                R = after.turn(before.turn(identity, ops.rotate), ops.rotate_transpose)
+                v = v @ R.square_() if after is new.left else R.square_().mT @ v
+        state["exp_avg_sq"].copy_(v)
+
+
+def fusable(like: Tensor, sizes: tuple[int, int]) -> bool:
+    """Whether a matrix with state like this is worth the fused step, and has it."""
+    if math.prod(sizes) < FUSED_FROM or select_backend(like) != "gpu":
+        return False
+    return like.dtype == torch.float32 and max(sizes) <= FUSED_UP_TO
+
+
+def stands_alone(state: State) -> bool:
+    """Whether a matrix is better not stacked with others: it has pairs of its own, or is large on a GPU."""
+    moments = state["exp_avg"]
+    return (
+        "left_pairs" in state or "right_pairs" in state or fusable(moments, (len(moments), moments.shape[-1]))
+    )
+
+
+def stacked(matrices: list[Tensor]) -> Tensor:  # shape: (B, m, n)
+    """As `torch.stack`; one matrix is not copied."""
+    return matrices[0][None] if len(matrices) == 1 else torch.stack(matrices)
 
 
 class _Side:
@@ -157,7 +213,8 @@ class _Side:
             self.wiring = Butterfly(n, depth)
         angles = torch.stack([s[f"{side}_angles"] for s in states])  # shape: (B, K)
         self.angles = angles[0].clone() if len(states) == 1 else angles[:, None, :].contiguous()
-        self.cache = PreparedCache()
+        # On a GPU, tables that are quick to make again beat those that are quick to use.
+        self.cache = PreparedCache() if angles.is_cpu else None
 
     def turn(self, x: Tensor, action: Any) -> Tensor:
         return x if self.wiring is None else action(x, self.wiring, self.angles, cache=self.cache)

@@ -25,11 +25,14 @@ from swallowtail.optim._two_sided import (
     SIDES,
     Bases,
     State,
+    carry_over,
     kind_of,
     matrix_shape,
     new_side,
     observe,
     refit,
+    stacked,
+    stands_alone,
 )
 
 
@@ -44,8 +47,10 @@ class GivensAdam(GivensOptimizer):
         W ← (1 - ηλ) W - η\, Q_L \frac{m / (1 - β_1^t)}{\sqrt{v / (1 - β_2^t)} + ε} Q_R^T
 
     SOAP does this with the eigenvectors of E[GGᵀ] and E[GᵀG], at O(m³) a refresh and m² numbers a side. Here Q_L
-    and Q_R are products of Givens rotations, fitted in closed form every ``refresh`` steps to a sketch of
-    recent gradients: O(m lg m) numbers a side, and a step is four passes of rotations over the matrix.
+    and Q_R are products of Givens rotations, fitted in closed form every ``refresh`` steps. On wide layers and on
+    GPUs they are butterflies fitted to a sketch of recent gradients: O(m lg m) numbers a side, and a step is
+    four passes of rotations over the matrix. On narrow sides pairs are chosen from the covariance, which comes
+    nearer to the eigenvectors.
 
     Convolution kernels are matrices (out, everything else); scalars, vectors and sides longer than
     ``max_side`` (embeddings) stay in their own basis. State is float32 for half-precision parameters.
@@ -56,12 +61,14 @@ class GivensAdam(GivensOptimizer):
         betas: β₁, β₂.
         eps: ε.
         weight_decay: λ, decoupled.
-        wiring: "pairs" are chosen from the data; "butterfly" has fixed ones and costs less on wide layers;
-            "auto" takes pairs up to sides of 512. "random" (a fixed random Q) and "identity" (Adam) for comparison.
-        depth: rotations a side, in units of n ⌈lg n⌉ / 2; None takes 3 for pairs and 2 for butterflies.
+        wiring: "pairs" are chosen from the data; "butterfly" has fixed ones and costs less on wide layers and
+            on GPUs; "auto" takes pairs up to sides of 128 on CPUs, and butterflies elsewhere. "random" (a fixed
+            random Q) and "identity" (Adam) for comparison.
+        depth: rotations a side, in units of n ⌈lg n⌉ / 2; None takes 4 for pairs and 2 for butterflies.
         refresh: steps between two fits; the first step fits as well.
         statistics: "sketch" keeps ``sketch_columns`` columns and rows of each of the last ``sketch_steps``
-            gradients; "covariance" keeps moving averages of GGᵀ and GᵀG with ``statistics_decay``.
+            gradients; "covariance" keeps moving averages of GGᵀ and GᵀG with ``statistics_decay``; "auto" takes
+            covariances for pairs and sketches for butterflies.
         max_side: longer sides are not rotated.
         maximize: climb instead.
         foreach: update tensors of one shape together; None does so.
@@ -83,7 +90,7 @@ class GivensAdam(GivensOptimizer):
         wiring: str = "auto",
         depth: int | None = None,
         refresh: int = 10,
-        statistics: str = "sketch",
+        statistics: str = "auto",
         sketch_columns: int = 16,
         sketch_steps: int = 20,
         statistics_decay: float = 0.95,
@@ -115,7 +122,7 @@ class GivensAdam(GivensOptimizer):
             _checks.integer(name, group[name], at_least=1)
         _checks.integer("max_side", group["max_side"], at_least=0)
         _checks.choice("wiring", group["wiring"], Q_KINDS)
-        _checks.choice("statistics", group["statistics"], ("sketch", "covariance"))
+        _checks.choice("statistics", group["statistics"], ("auto", "sketch", "covariance"))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -141,12 +148,11 @@ class GivensAdam(GivensOptimizer):
         if not all_finite([value for _, value in new]):
             warn_skipped("some parameter would become NaN or infinite")
             return loss
-        for p, value in new:
-            p.copy_(value)
+        torch._foreach_copy_([p for p, _ in new], [value for _, value in new])
         return loss
 
     def _stacks(self, group: dict[str, Any], params: list[Tensor]) -> Iterable[list[Tensor]]:
-        """Parameters to be updated together: one shape, one wiring, as many steps behind them."""
+        """Parameters to be updated together: as many steps behind them and, if matrices, one shape and wiring."""
         stacks: dict[Any, list[Tensor]] = defaultdict(list)
         for p in params:
             state = self.state[p]
@@ -157,12 +163,10 @@ class GivensAdam(GivensOptimizer):
                     f"parameter: expected {state['exp_avg'].numel()} entries as in the last step, got shape "
                     f"{tuple(p.shape)}; try a new optimizer when shapes change"
                 )
-            alone = group["foreach"] is False or "left_pairs" in state or "right_pairs" in state
-            shape = matrix_shape(p.shape)
-            key = (
-                id(p) if alone else (shape or p.shape, p.device, state["exp_avg"].dtype, float(state["step"]))
-            )
-            stacks[key].append(p)
+            shape, moments = matrix_shape(p.shape), state["exp_avg"]
+            alone = group["foreach"] is False or (shape is not None and stands_alone(state))
+            together = (shape, p.device, moments.dtype, float(state["step"]))
+            stacks[id(p) if alone else together].append(p)
         return stacks.values()
 
     def _new_state(self, group: dict[str, Any], p: Tensor) -> None:
@@ -173,7 +177,7 @@ class GivensAdam(GivensOptimizer):
         layout = tuple(p.shape) if shape is None else shape[::-1]
         state["exp_avg"], state["exp_avg_sq"] = like.new_zeros(layout), like.new_zeros(layout)
         for side, n, other in zip(SIDES, shape or (), (shape or ())[::-1], strict=False):
-            kind = kind_of(group["wiring"], n, group["max_side"])
+            kind = kind_of(group["wiring"], n, group["max_side"], p.device)
             state.update(new_side(side, n, kind, other, group, like))
 
     def _updated(self, group: dict[str, Any], stack: list[Tensor]) -> list[Tensor]:
@@ -181,32 +185,31 @@ class GivensAdam(GivensOptimizer):
         states: list[State] = [self.state[p] for p in stack]
         for state in states:
             state["step"] += 1
-        t, sign = int(states[0]["step"]), -1.0 if group["maximize"] else 1.0
-        dtype, sizes = states[0]["exp_avg"].dtype, matrix_shape(stack[0].shape)
-        shape = sizes or tuple(stack[0].shape)
-        G = torch.stack([p.grad.reshape(shape).to(dtype) for p in stack if p.grad is not None])
-        G = G.neg_() if sign < 0 else G
-        bases = None
-        if sizes is not None:
+        t, sizes = int(states[0]["step"]), matrix_shape(stack[0].shape)
+        first, second = ([s[name] for s in states] for name in ("exp_avg", "exp_avg_sq"))
+        dtype = first[0].dtype
+        gradients = [p.grad.to(dtype) for p in stack if p.grad is not None]
+        if group["maximize"]:
+            gradients = [-g for g in gradients]
+        beta1, beta2 = (float(beta) for beta in group["betas"])
+        how = {"t": t, "beta1": beta1, "beta2": beta2, "eps": group["eps"]}
+        lr = float(group["lr"])
+        kept = 1 - lr * group["weight_decay"]
+        if sizes is None:
+            update = adam(gradients, first, second, **how)
+        else:
+            G = stacked([g.reshape(sizes) for g in gradients])
             observe(states, G, t, group)
             if t == 1 or t % group["refresh"] == 0:
                 self._refit(group, stack, states, sizes)
             bases = self._bases_of(group, stack, states, sizes)
-            G = bases.into(G)
-        beta1, beta2 = (float(beta) for beta in group["betas"])
-        update = adam(
-            list(G.unbind()),
-            [s["exp_avg"] for s in states],
-            [s["exp_avg_sq"] for s in states],
-            t=t,
-            beta1=beta1,
-            beta2=beta2,
-            eps=group["eps"],
-        )
-        if bases is not None:
-            update = list(bases.back(torch.stack(update)).unbind())
-        lr = float(group["lr"])
-        kept = 1 - lr * group["weight_decay"]
+            if bases.fused is not None:
+                (p,) = stack
+                W = p.detach().reshape(sizes).contiguous()
+                new = bases.fused.step(G[0].contiguous(), W, first[0], second[0], lr=lr, kept=kept, **how)
+                return [new.reshape(p.shape)]
+            update = adam(list(bases.into(G).unbind()), first, second, **how)
+            update = list(bases.back(stacked(update)).unbind())
         return [
             torch.add(p.to(dtype) * kept, u.reshape(p.shape), alpha=-lr).to(p.dtype)
             for p, u in zip(stack, update, strict=True)
@@ -215,15 +218,13 @@ class GivensAdam(GivensOptimizer):
     def _refit(
         self, group: dict[str, Any], stack: list[Tensor], states: list[State], sizes: tuple[int, int]
     ) -> None:
-        """New bases; the first moment, which is linear in the gradients, is carried over exactly."""
+        """New bases; the moments are carried over."""
         old = self._bases_of(group, stack, states, sizes) if int(states[0]["step"]) > 1 else None
         refit(states, sizes, group)
         changed = set(map(id, stack))  # also where these tensors were stacked with others
         self._bases = {key: kept for key, kept in self._bases.items() if changed.isdisjoint(key)}
         if old is not None:
-            new = self._bases_of(group, stack, states, sizes)
-            moments = new.into(old.back(torch.stack([s["exp_avg"] for s in states])))
-            torch._foreach_copy_([s["exp_avg"] for s in states], list(moments.unbind()))
+            carry_over(old, self._bases_of(group, stack, states, sizes), states)
 
     def _bases_of(
         self, group: dict[str, Any], stack: list[Tensor], states: list[State], sizes: tuple[int, int]

@@ -1,0 +1,90 @@
+"""What the rows of benchmarks/fitting.py say, in words: the table of README.md and a section of docs/benchmarks.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.fitting_bars import bars, mean
+
+ROOT = Path(__file__).parent.parent
+BEGIN, END = "<!-- fitting -->", "<!-- end fitting -->"
+Row = dict[str, Any]
+# label, part, matrix, contender, K, the paper's angle
+TABLE = (
+    ("synthetic, 5 large eigenvalues of 64", "synthetic", "n_mu=5", "swallowtail, K=192", 192, "35"),
+    ("synthetic, 32 of 64", "synthetic", "n_mu=32", "swallowtail, K=192", 192, "41"),
+    ("synthetic, 64 of 64", "synthetic", "n_mu=64", "swallowtail, K=192", 192, "20"),
+    ("covariance of digits, n = 64", "structured", "digits", "swallowtail", 192, ""),
+    ("RBF kernel on an 8×8 grid", "structured", "RBF 8×8", "swallowtail", 192, ""),
+    ("heat kernel of a sensor graph, n = 200", "structured", "sensor heat kernel", "swallowtail", 800, ""),
+    ("MNIST's covariance (5000 images), n = 784", "mnist", "MNIST", "swallowtail, K=3920", 3920, "38"),
+    ("the same, from 64 products only", "products", "MNIST", "swallowtail", 3920, ""),
+)
+LOW_RANK = ("c·I + low rank, equal floats", "c·I + low rank, equal multiply-adds")
+
+
+def write(rows: list[Row]) -> None:
+    """Put both where their markers are."""
+    _between(ROOT / "README.md", "<!-- fitting table -->", "<!-- end -->", _table(rows))
+    _between(ROOT / "docs" / "benchmarks.md", BEGIN, END, _section(rows))
+
+
+def _between(path: Path, begin: str, end: str, lines: list[str]) -> None:
+    """Replace what stands between two markers; at the end of the file if they are not there yet."""
+    text = path.read_text()
+    if begin not in text:
+        text = text.rstrip("\n") + f"\n\n{begin}\n{end}\n"
+    head, _, rest = text.partition(begin)
+    path.write_text(head + "\n".join([begin, *lines, end]) + rest.partition(end)[2])
+
+
+def _table(rows: list[Row]) -> list[str]:
+    lines = [
+        "| matrix | K | swallowtail | c·I + low rank, equal floats | equal multiply-adds | the paper |",
+        "|---|---|---|---|---|---|",
+    ]
+    for label, part, matrix, contender, K, paper in TABLE:
+        same = ", same products" if part == "products" else ""
+        names = (contender, *(name + same for name in LOW_RANK))
+        angles = [mean(rows, part=part, matrix=matrix, contender=name) for name in names]
+        least = f"{np.nanmin(angles):.1f}" if np.isfinite(angles).any() else ""
+        cells = [f"**{a:.1f}**" if f"{a:.1f}" == least else f"{a:.1f}" for a in angles]
+        lines.append("| " + " | ".join([label, str(K), *cells, paper]) + " |")
+    return lines
+
+
+def _section(rows: list[Row]) -> list[str]:
+    lines = [
+        "## Fitting",
+        "",
+        "Made by `python -m benchmarks.fitting` on seeds no development used. Angles in degrees, processor seconds of",
+        "one thread; `--report` prints all means, c·I alone and the relative errors too.",
+        "",
+        "| bar | measured | asked | |",
+        "|---|---|---|---|",
+    ]
+    signs = {"≤": np.less_equal, "<": np.less, "≥": np.greater_equal, ">": np.greater}
+    for name, value, sign, bar in bars(rows):
+        met = "met" if signs[sign](value, bar) else "**missed**"
+        lines.append(f"| {name} | {value:.3g} | {sign} {bar:g} | {met} |")
+    lines += ["", "![angle against fitting time](../benchmarks/results/fitting-time.png)", ""]
+    return lines + _hybrid(rows)
+
+
+def _hybrid(rows: list[Row]) -> list[str]:
+    found = [row for row in rows if row["part"] == "hybrid"]
+    if not found:
+        return []
+    names = ("rotations alone", "rotations and rank-one terms", LOW_RANK[1])
+    lines = ["### Rank-one terms among the rotations, at equal work", ""]
+    lines += [f"| matrix | {' | '.join(names)} | terms |", "|---|---|---|---|---|"]
+    for matrix in dict.fromkeys(row["matrix"] for row in found):
+        angles = [mean(found, matrix=matrix, contender=name) for name in names]
+        least = f"{min(angles):.1f}"
+        cells = [f"**{a:.1f}**" if f"{a:.1f}" == least else f"{a:.1f}" for a in angles]
+        terms = mean(found, "rank", matrix=matrix, contender=names[1])
+        lines.append(f"| {matrix} | {' | '.join(cells)} | {terms:.2g} |".replace("nan", "0"))
+    return [*lines, ""]

@@ -1,0 +1,19 @@
+"""Every experiment of Mathieu & LeCun (2014), one file each, and the report that puts them on one page.
+
+Each module has a ``Config`` with ``QUICK`` and ``FULL``, ``run(config, path)`` → rows, ``plot(rows)`` → figure,
+``findings(rows)`` → lines of the report's table, and perhaps ``text(rows)``.
+"""
+
+from __future__ import annotations
+
+EXPERIMENTS = {
+    "fig1": "swallowtail.experiments.fig1",
+    "pairs": "swallowtail.experiments.pairs",
+    "fig2": "swallowtail.experiments.fig2",
+    "fig3": "swallowtail.experiments.fig3",
+    "hessians": "swallowtail.experiments.hessians",
+    "sanity": "swallowtail.experiments.sanity",
+    "claims": "swallowtail.experiments.claims",
+    "tracking": "swallowtail.experiments.tracking",
+    "algorithm2": "swallowtail.experiments.algorithm2",
+}

@@ -1,0 +1,86 @@
+"""GivensAdam's Triton kernels against the same step made of separate operations, and the Jacobi pass against a loop.
+
+On the GPU where there is one, else in Triton's interpreter, in a process of its own as in tests/kernels/test_gpu.py.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="the GPU back end needs Triton")
+
+from swallowtail.kernels import use_backend
+from swallowtail.optim import GivensAdam, _two_sided
+from swallowtail.optim._basis import jacobi_pass
+from swallowtail.wiring import Butterfly
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+RUNS_HERE = INTERPRETED or torch.cuda.is_available()
+DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
+needs_kernels = pytest.mark.skipif(
+    not RUNS_HERE, reason="no GPU: runs in the process of test_in_the_interpreter"
+)
+
+
+@pytest.mark.skipif(RUNS_HERE, reason="the tests run in this process")
+def test_in_the_interpreter():
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def trained(backend: str, dtype: torch.dtype, shapes: list[tuple[int, ...]], steps: int, **options: object):
+    """Parameters after some steps of GivensAdam on given gradients, and how many steps were fused."""
+    generator = torch.Generator().manual_seed(0)
+    params = [torch.nn.Parameter(torch.randn(s, generator=generator).to(DEVICE, dtype)) for s in shapes]
+    with use_backend(backend):
+        optimizer = GivensAdam(params, 1e-2, wiring="butterfly", **options)
+        for _ in range(steps):
+            for p in params:
+                p.grad = torch.randn(p.shape, generator=generator).to(DEVICE, dtype)
+            optimizer.step()
+    fused = sum(bases.fused is not None for bases in optimizer._bases.values())
+    return params, fused
+
+
+@needs_kernels
+@pytest.mark.parametrize("depth", [1, 2])
+def test_fused_step_is_the_step(depth, monkeypatch):
+    monkeypatch.setattr(_two_sided, "FUSED_FROM", 1)
+    shapes = [(13, 8), (7,), (3, 2, 2, 2)]
+    options = {"depth": depth, "refresh": 3, "weight_decay": 0.1, "maximize": depth == 1}
+    ours, fused = trained("gpu", torch.float32, shapes, 4, **options)
+    theirs, none_fused = trained("reference", torch.float64, shapes, 4, **options)
+    assert (fused, none_fused) == (2, 0)
+    for p, q in zip(ours, theirs, strict=True):
+        assert torch.allclose(p.double(), q, atol=2e-5)
+
+
+@needs_kernels
+def test_fused_step_of_half_precision_parameters(monkeypatch):
+    monkeypatch.setattr(_two_sided, "FUSED_FROM", 1)
+    (p,), fused = trained("gpu", torch.bfloat16, [(12, 10)], 2)
+    (q,), _ = trained("reference", torch.bfloat16, [(12, 10)], 2)
+    assert fused == 1
+    assert p.dtype == torch.bfloat16
+    assert torch.allclose(p.float(), q.float(), rtol=2**-7, atol=1e-3)
+
+
+@needs_kernels
+def test_jacobi_pass():
+    n = 13
+    wiring = Butterfly(n, 2)
+    samples = torch.randn(2, n, 11, generator=torch.Generator().manual_seed(n)).to(DEVICE)
+    samples[0, 3], samples[1, 2], samples[1, 9:] = 0, -samples[1, 5], 0  # nothing, equals, nothing in many
+    with use_backend("gpu"):
+        angles, turned = jacobi_pass(samples, wiring)
+    with use_backend("reference"):
+        expected, expected_turned = jacobi_pass(samples.double(), wiring)
+    assert torch.allclose(turned.double(), expected_turned, atol=1e-4)
+    assert torch.allclose(angles.double().cos() ** 2, expected.cos() ** 2, atol=1e-4)
