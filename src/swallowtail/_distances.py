@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from swallowtail.kernels._numba import njit
 from swallowtail.kernels._threads import over_rows
 from swallowtail.kernels.cpu_coefficients import aligned, prepare
 from swallowtail.kernels.cpu_pairs import _down, _move_any

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from swallowtail.kernels._numba import njit
 from swallowtail.wiring import Butterfly, Pairs, Wiring
 
 MATRIX, LIKELIHOOD, ROTATION = 0, 1, 2  # the last is not of this file, see `_alignment`

@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from swallowtail.fitting._conjugate import flat_pairs
+from swallowtail.kernels._numba import njit
 from swallowtail.wiring import Wiring
 
 # Sums may be reordered; NaN and infinity keep their meaning, so that a diverging fit is noticed.

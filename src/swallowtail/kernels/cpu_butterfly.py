@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from swallowtail.kernels import simd
+from swallowtail.kernels._numba import njit
 from swallowtail.kernels.simd import as_row, butterfly_pass
 
 

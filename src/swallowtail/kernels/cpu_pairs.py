@@ -6,8 +6,7 @@ rotation by rotation: ``T[k] = (T_i, T_j)``, and ``P[k]`` where a rotation is pl
 
 from __future__ import annotations
 
-from numba import njit
-
+from swallowtail.kernels._numba import njit
 from swallowtail.kernels.simd import as_row
 from swallowtail.kernels.simd_rows import (
     rotate_rows,
@@ -115,16 +114,24 @@ def _run_vector(z, mode, scaled, pairs, T, P, plain, diagonal):
     if mode != UP:
         for k in range(len(pairs)):
             a, b = z[pairs[k, 0]], z[pairs[k, 1]]
-            z[pairs[k, 0]] = P[k, 0] * a + T[k, 0] * b
-            z[pairs[k, 1]] = P[k, 1] * b + T[k, 1] * a
+            if plain[k]:
+                z[pairs[k, 0]] = P[k, 0] * a + T[k, 0] * b
+                z[pairs[k, 1]] = P[k, 1] * b + T[k, 1] * a
+            else:
+                z[pairs[k, 0]] = a + T[k, 0] * b
+                z[pairs[k, 1]] = b + T[k, 1] * a
     if scaled:
         for i in range(len(z)):
             z[i] *= diagonal[i]
     if mode != DOWN:
         for k in range(len(pairs) - 1, -1, -1):
             a, b = z[pairs[k, 0]], z[pairs[k, 1]]
-            z[pairs[k, 0]] = P[k, 0] * a + T[k, 1] * b
-            z[pairs[k, 1]] = P[k, 1] * b + T[k, 0] * a
+            if plain[k]:
+                z[pairs[k, 0]] = P[k, 0] * a + T[k, 1] * b
+                z[pairs[k, 1]] = P[k, 1] * b + T[k, 0] * a
+            else:
+                z[pairs[k, 0]] = a + T[k, 1] * b
+                z[pairs[k, 1]] = b + T[k, 0] * a
 
 
 @njit(nogil=True, cache=True)

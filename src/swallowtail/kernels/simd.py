@@ -19,10 +19,12 @@ from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 from llvmlite import ir
-from numba import carray, config, njit, types
+from numba import carray, config, types
 from numba.core.cgutils import for_range_slice
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
+
+from swallowtail.kernels._numba import njit
 
 MAX_RADIX = 3  # strided stages a pass: 8 registers a vector, two vectors fill half of AVX-512's 32
 WEDGE_RADIX = 2  # backward: four vectors, two of y and two of grad, share each coefficient they fetch
