@@ -23,7 +23,7 @@ from swallowtail.optim import GivensAdam
 STEPS, BATCH, EVERY = 400, 64, 20
 GOAL = 0.93  # test accuracy
 PROBLEM = "conv net, MNIST"
-LBFGS_STEPS = 20  # on all images: each takes 60 times a minibatch, or more
+LBFGS_STEPS = 20  # of four iterations on all images: an evaluation takes 62 times a minibatch's
 Make = Callable[[Any, float], torch.optim.Optimizer]
 METHODS: dict[str, Make] = {
     "Adam": lambda p, lr: torch.optim.Adam(p, lr, betas=(0.9, 0.99)),
@@ -31,12 +31,13 @@ METHODS: dict[str, Make] = {
     "GivensAdam": lambda p, lr: GivensAdam(p, lr),
     "Muon": lambda p, lr: Muon(p, lr),
     "SGD, momentum": lambda p, lr: torch.optim.SGD(p, lr, momentum=0.9),
-    "torch LBFGS": lambda p, lr: torch.optim.LBFGS(p, lr, max_iter=1, line_search_fn="strong_wolfe"),
+    "torch LBFGS": lambda p, lr: torch.optim.LBFGS(p, lr, max_iter=4, line_search_fn="strong_wolfe"),
 }
 GRID = {
-    "Adam": (0.006, 0.012, 0.024), "SOAP": (0.006, 0.012, 0.024), "GivensAdam": (0.006, 0.012, 0.024),
-    "Muon": (0.01, 0.02, 0.04), "SGD, momentum": (0.06, 0.12, 0.24), "torch LBFGS": (1.0,),
+    "Adam": (0.012, 0.024, 0.048), "SOAP": (0.012, 0.024, 0.048), "GivensAdam": (0.012, 0.024, 0.048),
+    "Muon": (0.02, 0.04, 0.08), "SGD, momentum": (0.06, 0.12, 0.24), "torch LBFGS": (1.0,),
 }  # fmt: skip
+# The middle ones: the lowest training loss after 400 steps, mean of seeds 1 and 2.
 RATES = {name: grid[len(grid) // 2] for name, grid in GRID.items()}
 
 
