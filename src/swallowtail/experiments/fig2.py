@@ -66,7 +66,7 @@ class Config:
 
 
 QUICK = Config(n_large=(0, 5, 18, 32, 48, 64), epochs=20, starts=2, kicks=0, cycles=10, n_seeds=2)
-FULL = Config(first_seed=82014, n_seeds=6, n_more=14)
+FULL = Config(first_seed=82014, n_seeds=6, n_more=94)
 
 
 def run(config: Config, path: Path | None = None, progress: bool = True) -> list[Row]:
