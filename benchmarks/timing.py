@@ -25,7 +25,7 @@ def interleaved(
     device: str,
     label: str,
     threads: int = 1,
-    least: float = 3e-3,
+    least: float = 10e-3,
 ) -> dict[str, np.ndarray]:
     """Seconds a call of each function, ``rounds`` times, in turn, so that a noisy neighbour troubles all alike.
 
