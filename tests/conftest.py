@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 
 from swallowtail.kernels import cpu, cpu_coefficients
+
+# The same examples every time, so that a failure is the change's; HYPOTHESIS_PROFILE=default looks for new ones.
+settings.register_profile("fixed", derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
 @pytest.fixture(autouse=True)

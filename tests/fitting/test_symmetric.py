@@ -394,7 +394,9 @@ def test_max_seconds(arguments):
 
 
 INTERRUPTED = """
+    import signal
     import swallowtail as st
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may ignore it
     H = st.random_symmetric(64, 20, 0)
     for arguments in ({"method": "pairs", "cycles": 10**6}, {"method": "sgd", "epochs": 10**6}):
         st.fit_symmetric(H, max_seconds=0.01, **arguments)  # compiled
