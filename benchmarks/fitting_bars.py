@@ -199,6 +199,7 @@ def report(rows: list[Row]) -> None:
 def plot(rows: list[Row]) -> Path:
     """Angle against fitting time, a panel for each matrix, into results/fitting-time.png."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator
 
     rows = [row for row in rows if row["part"] == "curve" and row.get("angle", "") != ""]
     names = list(dict.fromkeys(row["matrix"] for row in rows))
@@ -221,9 +222,11 @@ def plot(rows: list[Row]) -> Path:
         axis.set(xscale="log", yscale="log", xlabel="processor seconds", title=f"{name}, n = {n}")
         axis.xaxis.set_minor_formatter("")
         axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
         axis.yaxis.set_minor_formatter("{x:g}")
-    figure.axes[0].set_ylabel("angle, degrees; K = ¼, ½, 1, 2, 4 × the paper's")
-    figure.axes[0].legend(fontsize=7)
+    figure.axes[0].set_ylabel("angle, degrees")
+    figure.suptitle("¼, ½, 1, 2 and 4 × the paper's number of rotations")
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(styles))
     path = RESULTS / "fitting-time.png"
     figure.savefig(path, dpi=120)
     return path
