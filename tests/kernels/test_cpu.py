@@ -5,6 +5,8 @@ import math
 import os
 import subprocess
 import sys
+import threading
+import time
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -457,6 +459,27 @@ def test_an_error_in_a_thread_reaches_the_caller(monkeypatch):
 
     with pytest.raises(ArithmeticError, match="second piece"):
         _threads.over_rows(work, 10, 10)
+
+
+def test_an_error_in_the_caller_waits_for_the_threads(monkeypatch):
+    """They write to memory that the caller may free."""
+    monkeypatch.setattr(_threads, "WORTH_A_THREAD", 1)
+    torch.set_num_threads(2)
+    begun, done = threading.Event(), []
+
+    def work(start, stop):
+        if threading.current_thread() is threading.main_thread():
+            assert begun.wait(10)
+            raise KeyboardInterrupt
+        begun.set()
+        time.sleep(0.2)
+        done.append(start)
+
+    with pytest.raises(KeyboardInterrupt):
+        _threads.over_rows(work, 10, 10)
+    seen = len(done)
+    time.sleep(0.5)
+    assert seen == len(done) == 1
 
 
 @pytest.mark.parametrize("name", ["butterfly-784", "pairs-100"])

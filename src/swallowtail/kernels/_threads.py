@@ -48,10 +48,12 @@ def over_rows(
             results[i] = work(a, b)
 
     futures = [_executor(threads).submit(take) for _ in range(threads - 1)]
-    take()
-    for future in futures:
-        if not future.cancel():  # a thread that has not begun by now has nothing left to do
-            _wait(future)
+    try:
+        take()
+    finally:  # also after an error or Ctrl-C: kernels hold addresses that are good only until this returns
+        for future in futures:
+            if not future.cancel():  # a thread that has not begun by now has nothing left to do
+                _wait(future)
     return [results[i] for i in range(pieces)]
 
 
