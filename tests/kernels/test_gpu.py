@@ -1,51 +1,21 @@
-"""The Triton kernels against the reference: on the GPU where there is one, else in Triton's interpreter.
-
-The interpreter is chosen when the kernels are defined, so without a GPU `test_in_the_interpreter` runs this
-file again in a process of its own; the tests themselves are skipped in the first one.
-"""
+"""The Triton kernels against the reference, on a GPU or in Triton's interpreter (`interpreter.py`)."""
 
 from __future__ import annotations
-
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
+from interpreter import DEVICE, RUNS_HERE, needs_kernels, only_without_kernels, run_interpreted
 
 from swallowtail.kernels import gpu, reference
 from swallowtail.wiring import Butterfly, Pairs, Wiring
 
 pytest.importorskip("triton", reason="the GPU back end needs Triton")
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-RUNS_HERE = INTERPRETED or torch.cuda.is_available()
-DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
-needs_kernels = pytest.mark.skipif(
-    not RUNS_HERE, reason="no GPU: runs in the process of test_in_the_interpreter"
-)
 
-if INTERPRETED:
-    from triton.runtime import interpreter
-
-    _patch_tensor = interpreter._patch_lang_tensor
-
-    def _patch_with_index(tensor, scope):
-        """NumPy 2.4 no longer takes an array of one element for an integer; Triton 3.6's loop bounds are
-        such."""
-        _patch_tensor(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
-
-    interpreter._patch_lang_tensor = _patch_with_index
-
-
-@pytest.mark.skipif(RUNS_HERE, reason="the tests run in this process")
+@only_without_kernels
 def test_in_the_interpreter():
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_interpreted(__file__)
 
 
 def random_pairs(n: int, n_layers: int) -> Pairs:

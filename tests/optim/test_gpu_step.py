@@ -1,16 +1,13 @@
 """GivensAdam's Triton kernels against the same step made of separate operations, and the Jacobi pass against a loop.
 
-On the GPU where there is one, else in Triton's interpreter, in a process of its own as in tests/kernels/test_gpu.py.
+On the GPU where there is one, else in Triton's interpreter (`interpreter.py`).
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
+from interpreter import DEVICE, needs_kernels, only_without_kernels, run_interpreted
 
 pytest.importorskip("triton", reason="the GPU back end needs Triton")
 
@@ -19,20 +16,10 @@ from swallowtail.optim import GivensAdam, _two_sided
 from swallowtail.optim._basis import jacobi_pass
 from swallowtail.wiring import Butterfly
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-RUNS_HERE = INTERPRETED or torch.cuda.is_available()
-DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
-needs_kernels = pytest.mark.skipif(
-    not RUNS_HERE, reason="no GPU: runs in the process of test_in_the_interpreter"
-)
 
-
-@pytest.mark.skipif(RUNS_HERE, reason="the tests run in this process")
+@only_without_kernels
 def test_in_the_interpreter():
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_interpreted(__file__)
 
 
 def trained(backend: str, dtype: torch.dtype, shapes: list[tuple[int, ...]], steps: int, **options: object):

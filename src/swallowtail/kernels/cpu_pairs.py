@@ -57,7 +57,7 @@ def run(x, y, count, n, mode, scaled, pairs, T, P, plain, diagonal, tile):
         last = min(count - v, width) - 1
         _move(True, x + v * n * size, n, last, tile)
         if mode != UP:
-            _down(pairs, T, P, plain, tile)
+            down(pairs, T, P, plain, tile)
         if scaled:
             for i in range(n):
                 scale_row(tile, tile.ctypes.data + i * width * size, diagonal[i])
@@ -74,8 +74,8 @@ def run_wedge(y, grad, grad_x, count, n, transpose, pairs, T, P, tile_y, tile_g,
     row = width * size
     for v in range(0, count, width):
         last = min(count - v, width) - 1
-        _move_any(True, y + v * n * size, n, last, tile_y)
-        _move_any(True, grad + v * n * size, n, last, tile_g)
+        move_any(True, y + v * n * size, n, last, tile_y)
+        move_any(True, grad + v * n * size, n, last, tile_g)
         tile_y[:, last + 1 :] = 0  # lanes that repeat the last row must not count in the sums
         for step in range(len(pairs)):
             k = len(pairs) - 1 - step if transpose else step
@@ -84,11 +84,11 @@ def run_wedge(y, grad, grad_x, count, n, transpose, pairs, T, P, tile_y, tile_g,
             t_i, t_j = (T[k, 1], T[k, 0]) if transpose else (T[k, 0], T[k, 1])
             rotate_rows_plain(tile_y, at_y + i, at_y + j, t_i, t_j, P[k, 0], P[k, 1])
             rotate_rows_plain(tile_y, at_g + i, at_g + j, t_i, t_j, P[k, 0], P[k, 1])
-        _move_any(False, grad_x + v * n * size, n, last, tile_g)
+        move_any(False, grad_x + v * n * size, n, last, tile_g)
 
 
 @njit(nogil=True, cache=True)
-def _down(pairs, T, P, plain, tile):
+def down(pairs, T, P, plain, tile):
     start, row = tile.ctypes.data, tile.shape[1] * tile.itemsize
     for k in range(len(pairs)):
         i, j = start + pairs[k, 0] * row, start + pairs[k, 1] * row
@@ -151,7 +151,7 @@ def _move(into_tile, batch, n, last, tile):
 
 
 @njit(nogil=True, cache=True)
-def _move_any(into_tile, batch, n, last, tile):
+def move_any(into_tile, batch, n, last, tile):
     """The same for any n, number by number where a row is shorter than a register."""
     if n >= tile.shape[1] // 2:
         _move(into_tile, batch, n, last, tile)

@@ -143,7 +143,7 @@ def _group(
 
 
 @triton.jit
-def _sweep(
+def whole_sweep(
     x, u_ptr, v_ptr, GROUPS: tl.constexpr, BITS: tl.constexpr, COLS: tl.constexpr,
     ROWS: tl.constexpr, UP: tl.constexpr, TRANSPOSE: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
@@ -279,13 +279,13 @@ def rotate_kernel(
     )  # fmt: skip
     if TO_BASIS:
         for d in range(DEPTH - 1):
-            x = _sweep(
+            x = whole_sweep(
                 x, u_ptr + d * sweep, v_ptr + d * sweep, GROUPS, BITS, COLS, ROWS, not UP, True, FAST
             )  # fmt: skip
             if FAST:
                 x = x * _load_diagonal(scale_ptr + d * n, tile, n, EVEN, BITS, COLS, STRIDE)
         last = (DEPTH - 1) * sweep
-        x = _sweep(x, u_ptr + last, v_ptr + last, GROUPS, BITS, COLS, ROWS, not UP, True, FAST)
+        x = whole_sweep(x, u_ptr + last, v_ptr + last, GROUPS, BITS, COLS, ROWS, not UP, True, FAST)
     if QUADRATIC:
         diagonal = _load_diagonal(middle_ptr + batch * middle_stride, tile, n, EVEN, BITS, COLS, STRIDE)
         total = tl.sum(x * x * diagonal, axis=1)
@@ -295,12 +295,14 @@ def rotate_kernel(
             x = x * _load_diagonal(middle_ptr + batch * middle_stride, tile, n, EVEN, BITS, COLS, STRIDE)
         if FROM_BASIS:
             last = (DEPTH - 1) * sweep
-            x = _sweep(x, u_again_ptr + last, v_again_ptr + last, GROUPS, BITS, COLS, ROWS, UP, False, FAST)
+            x = whole_sweep(
+                x, u_again_ptr + last, v_again_ptr + last, GROUPS, BITS, COLS, ROWS, UP, False, FAST
+            )
             for i in range(DEPTH - 1):
                 d = DEPTH - 2 - i
                 if FAST:
                     x = x * _load_diagonal(scale_ptr + d * n, tile, n, EVEN, BITS, COLS, STRIDE)
-                x = _sweep(
+                x = whole_sweep(
                     x, u_again_ptr + d * sweep, v_again_ptr + d * sweep, GROUPS, BITS, COLS, ROWS, UP, False,
                     FAST
                 )  # fmt: skip

@@ -15,10 +15,10 @@ from numba.extending import intrinsic
 from swallowtail.kernels.simd import lanes
 
 ROW_REGISTERS = 2  # registers a row: two hide the cost of fetching a rotation's indices and coefficients
-_INT = ir.IntType(64)
+INT = ir.IntType(64)
 
 
-class _Rows:
+class Rows:
     """Loads, stores and arithmetic on registers of one dtype."""
 
     def __init__(self, builder: Any, bits: int) -> None:
@@ -28,7 +28,7 @@ class _Rows:
         self.undefined = ir.Constant(self.vector, ir.Undefined)
 
     def offset(self, base: Any, elements: Any) -> Any:
-        return self.b.add(base, self.b.mul(elements, _INT(self.bits // 8)))
+        return self.b.add(base, self.b.mul(elements, INT(self.bits // 8)))
 
     def load(self, address: Any) -> Any:
         value = self.b.load(self.b.inttoptr(address, self.vector.as_pointer()))
@@ -65,16 +65,16 @@ class _Rows:
 
     def clamped(self, base: Any, v: int, stride: Any, last: Any) -> Any:
         """Address of row v of a batch, or of its last row: lanes past the end repeat it."""
-        inside = self.b.icmp_signed("<", _INT(v), last)
-        row = self.b.select(inside, _INT(v), last)
+        inside = self.b.icmp_signed("<", INT(v), last)
+        row = self.b.select(inside, INT(v), last)
         return self.offset(base, self.b.mul(row, stride))
 
 
-def _codelet(emit: Any) -> Any:
+def codelet(emit: Any) -> Any:
     """Wrap ``emit(rows, *values)`` as the code generator of an intrinsic whose first argument is ``like``."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        result = emit(_Rows(builder, signature.args[0].dtype.bitwidth), *values[1:])
+        result = emit(Rows(builder, signature.args[0].dtype.bitwidth), *values[1:])
         return context.get_dummy_value() if result is None else result
 
     return generate
@@ -84,77 +84,77 @@ def _codelet(emit: Any) -> Any:
 def square_in(typingctx, like, batch, stride, last, tile, row_length):
     """Transpose W features of W vectors into W rows of a tile. ``last`` is the number of the last vector."""
 
-    def emit(r: _Rows, batch: Any, stride: Any, last: Any, tile: Any, row_length: Any) -> None:
+    def emit(r: Rows, batch: Any, stride: Any, last: Any, tile: Any, row_length: Any) -> None:
         x = [r.load(r.clamped(batch, v, stride, last)) for v in range(r.w)]
         for m, row in enumerate(r.transposed(x)):
-            r.store(row, r.offset(tile, r.b.mul(_INT(m), row_length)))
+            r.store(row, r.offset(tile, r.b.mul(INT(m), row_length)))
 
-    return types.void(like, *[types.int64] * 5), _codelet(emit)
+    return types.void(like, *[types.int64] * 5), codelet(emit)
 
 
 @intrinsic
 def square_out(typingctx, like, batch, stride, last, tile, row_length):
     """The way back: W rows of a tile into W features of W vectors."""
 
-    def emit(r: _Rows, batch: Any, stride: Any, last: Any, tile: Any, row_length: Any) -> None:
-        x = [r.load(r.offset(tile, r.b.mul(_INT(m), row_length))) for m in range(r.w)]
+    def emit(r: Rows, batch: Any, stride: Any, last: Any, tile: Any, row_length: Any) -> None:
+        x = [r.load(r.offset(tile, r.b.mul(INT(m), row_length))) for m in range(r.w)]
         for v, row in enumerate(r.transposed(x)):
             r.store(row, r.clamped(batch, v, stride, last))
 
-    return types.void(like, *[types.int64] * 5), _codelet(emit)
+    return types.void(like, *[types.int64] * 5), codelet(emit)
 
 
 @intrinsic
 def rotate_rows(typingctx, like, row_i, row_j, t_i, t_j):
     """Fast Givens on two rows: x_i ← x_i + t_i·x_j and x_j ← x_j + t_j·x_i (old)."""
 
-    def emit(r: _Rows, row_i: Any, row_j: Any, t_i: Any, t_j: Any) -> None:
+    def emit(r: Rows, row_i: Any, row_j: Any, t_i: Any, t_j: Any) -> None:
         t_i, t_j = r.splat(t_i), r.splat(t_j)
         for v in range(ROW_REGISTERS):
-            at_i, at_j = r.offset(row_i, _INT(v * r.w)), r.offset(row_j, _INT(v * r.w))
+            at_i, at_j = r.offset(row_i, INT(v * r.w)), r.offset(row_j, INT(v * r.w))
             a, b = r.load(at_i), r.load(at_j)
             r.store(r.fma(t_i, b, a), at_i)
             r.store(r.fma(t_j, a, b), at_j)
 
-    return types.void(like, types.int64, types.int64, like.dtype, like.dtype), _codelet(emit)
+    return types.void(like, types.int64, types.int64, like.dtype, like.dtype), codelet(emit)
 
 
 @intrinsic
 def rotate_rows_plain(typingctx, like, row_i, row_j, t_i, t_j, p_i, p_j):
     """Plain step on two rows: x_i ← p_i·x_i + t_i·x_j and x_j ← p_j·x_j + t_j·x_i (old)."""
 
-    def emit(r: _Rows, row_i: Any, row_j: Any, *scalars: Any) -> None:
+    def emit(r: Rows, row_i: Any, row_j: Any, *scalars: Any) -> None:
         t_i, t_j, p_i, p_j = (r.splat(s) for s in scalars)
         for v in range(ROW_REGISTERS):
-            at_i, at_j = r.offset(row_i, _INT(v * r.w)), r.offset(row_j, _INT(v * r.w))
+            at_i, at_j = r.offset(row_i, INT(v * r.w)), r.offset(row_j, INT(v * r.w))
             a, b = r.load(at_i), r.load(at_j)
             r.store(r.fma(t_i, b, r.multiply(p_i, a)), at_i)
             r.store(r.fma(t_j, a, r.multiply(p_j, b)), at_j)
 
-    return types.void(like, types.int64, types.int64, *[like.dtype] * 4), _codelet(emit)
+    return types.void(like, types.int64, types.int64, *[like.dtype] * 4), codelet(emit)
 
 
 @intrinsic
 def scale_row(typingctx, like, row, factor):
     """x ← factor·x on one row."""
 
-    def emit(r: _Rows, row: Any, factor: Any) -> None:
+    def emit(r: Rows, row: Any, factor: Any) -> None:
         factor = r.splat(factor)
         for v in range(ROW_REGISTERS):
-            at = r.offset(row, _INT(v * r.w))
+            at = r.offset(row, INT(v * r.w))
             r.store(r.multiply(factor, r.load(at)), at)
 
-    return types.void(like, types.int64, like.dtype), _codelet(emit)
+    return types.void(like, types.int64, like.dtype), codelet(emit)
 
 
 @intrinsic
 def wedge_rows(typingctx, like, y_i, y_j, g_i, g_j):
     """Σ over lanes of g_j·y_i − g_i·y_j."""
 
-    def emit(r: _Rows, *rows: Any) -> Any:
+    def emit(r: Rows, *rows: Any) -> Any:
         total = None
         for v in range(ROW_REGISTERS):
-            y_i, y_j, g_i, g_j = (r.load(r.offset(row, _INT(v * r.w))) for row in rows)
+            y_i, y_j, g_i, g_j = (r.load(r.offset(row, INT(v * r.w))) for row in rows)
             term = r.fma(g_j, y_i, r.b.fneg(r.multiply(g_i, y_j)))
             total = term if total is None else r.b.fadd(total, term)
         width = r.w
@@ -164,4 +164,4 @@ def wedge_rows(typingctx, like, y_i, y_j, g_i, g_j):
             width //= 2
         return r.b.extract_element(total, ir.IntType(32)(0))
 
-    return like.dtype(like, *[types.int64] * 4), _codelet(emit)
+    return like.dtype(like, *[types.int64] * 4), codelet(emit)

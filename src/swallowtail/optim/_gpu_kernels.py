@@ -11,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from swallowtail.kernels.gpu_butterfly_kernels import _sweep, direct_group, load_tile, store_tile
+from swallowtail.kernels.gpu_butterfly_kernels import direct_group, load_tile, store_tile, whole_sweep
 
 
 @triton.jit
@@ -50,7 +50,7 @@ def adam_kernel(
     LAST: tl.constexpr = direct_group(True, False, GROUPS, 1, DIRECT)
     z = _load(x_ptr, rows, tile, n, n_rows, DTYPE, FIRST, EVEN, GROUPS, BITS, ROWS, TURNED)
     for d in range(DEPTH):
-        z = _sweep(z, u_ptr + d * SWEEP, v_ptr + d * SWEEP, GROUPS, BITS, 1, ROWS, False, True, False)
+        z = whole_sweep(z, u_ptr + d * SWEEP, v_ptr + d * SWEEP, GROUPS, BITS, 1, ROWS, False, True, False)
     m = load_tile(m_ptr, rows, tile, n, n_rows, DTYPE, TURN, EVEN, GROUPS, BITS, 1, ROWS, 1)
     m = m + new1 * (z - m)
     store_tile(m_ptr, m, rows, tile, n, n_rows, TURN, EVEN, GROUPS, BITS, 1, ROWS, 1)
@@ -60,7 +60,7 @@ def adam_kernel(
     z = factor * m / (tl.sqrt(s) + eps)
     for i in range(DEPTH):
         d = (DEPTH - 1 - i) * SWEEP
-        z = _sweep(z, u_again_ptr + d, v_again_ptr + d, GROUPS, BITS, 1, ROWS, True, False, False)
+        z = whole_sweep(z, u_again_ptr + d, v_again_ptr + d, GROUPS, BITS, 1, ROWS, True, False, False)
     store_tile(y_ptr, z, rows, tile, n, n_rows, LAST, EVEN, GROUPS, BITS, 1, ROWS, 1)
 
 
@@ -80,7 +80,7 @@ def update_kernel(
     z = _load(x_ptr, rows, tile, n, n_rows, DTYPE, FIRST, EVEN, GROUPS, BITS, ROWS, TURNED)
     for i in range(DEPTH):
         d = (DEPTH - 1 - i) * SWEEP
-        z = _sweep(z, u_ptr + d, v_ptr + d, GROUPS, BITS, 1, ROWS, True, False, False)
+        z = whole_sweep(z, u_ptr + d, v_ptr + d, GROUPS, BITS, 1, ROWS, True, False, False)
     p = load_tile(p_ptr, rows, tile, n, n_rows, DTYPE, LAST, EVEN, GROUPS, BITS, 1, ROWS, 1)
     store_tile(new_ptr, kept * p - lr * z, rows, tile, n, n_rows, LAST, EVEN, GROUPS, BITS, 1, ROWS, 1)
 
