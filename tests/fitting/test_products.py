@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 
 from swallowtail.fitting import products
 from swallowtail.fitting._conjugate import Stop, conjugate
 from swallowtail.fitting.products import complete, fit_pairs_data, fit_products, orthonormal_pairs, probe
+from swallowtail.operators import Rotation, SymmetricOperator
 
 
 class Counted:
@@ -169,6 +171,19 @@ def test_scale_does_not_matter(scale):
     scaled = fit_products(lambda X: scale * (H @ X), 24, 40, 8)
     np.testing.assert_allclose(scaled.eigenvalues / scale, plain.eigenvalues, rtol=1e-12)
     assert scaled.completion.relative_error == pytest.approx(plain.completion.relative_error, rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-30, 3.0, 1e30, 1e200])
+def test_any_scale_gives_as_good_a_fit(scale):
+    """Other factors round, and the search may then choose otherwise, but not worse."""
+    H = synthetic(24, 3, 1)
+    errors = []
+    for s in (1.0, scale):
+        fit = fit_products(lambda X, s=s: s * (H @ X), 24, 40, 8)
+        rotation = Rotation(fit.wiring, torch.from_numpy(fit.angles))
+        D = torch.from_numpy(fit.eigenvalues / s)
+        errors.append(np.linalg.norm(SymmetricOperator(rotation, D).to_dense().numpy() - H))
+    assert errors[1] == pytest.approx(errors[0], rel=0.01)
 
 
 @pytest.mark.parametrize("H", [np.zeros((5, 5)), 2.0 * np.eye(5), np.array([[3.0]])])
