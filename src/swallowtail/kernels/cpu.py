@@ -26,6 +26,7 @@ from swallowtail.kernels.cpu_coefficients import (
     prepare,
     tile,
 )
+from swallowtail.kernels.cpu_plan import program
 from swallowtail.wiring import Butterfly, Pairs, Wiring
 
 __all__ = [
@@ -109,7 +110,7 @@ def _programs(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The programs for one vector and for two."""
     plan, flags = plan_of(wiring, number), np.frombuffer(plain, np.bool_)
-    single, double = (cpu_butterfly.program(plan, family, flags, scaled, vectors) for vectors in (1, 2))
+    single, double = (program(plan, family, flags, scaled, vectors) for vectors in (1, 2))
     return single, double
 
 

@@ -24,6 +24,7 @@ from swallowtail.kernels.cpu_coefficients import (
     prepare,
     tile,
 )
+from swallowtail.kernels.cpu_plan import program
 from swallowtail.wiring import Butterfly, Pairs, Wiring
 
 LONG_SUM = 4096  # rows
@@ -85,7 +86,7 @@ def _program(wiring: Butterfly, number: np.dtype, transpose: bool, plain: bytes)
         layers[p.layer :] = flag
     ends = [p.layer for p in plan.passes[1:]] + [len(layers)]
     flags = np.array([layers[p.layer : end].any() for p, end in zip(plan.passes, ends, strict=True)])
-    return cpu_butterfly.program(plan, "up wedge" if transpose else "down wedge", flags, not transpose, 2)
+    return program(plan, "up wedge" if transpose else "down wedge", flags, not transpose, 2)
 
 
 def _butterfly(

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from swallowtail.kernels import cpu_butterfly, cpu_pairs, simd, simd_rows
+from swallowtail.kernels.cpu_plan import Plan, make_plan
 from swallowtail.wiring import Butterfly, Pairs, Wiring, pairs_at_stride
 
 # (smallest cosine, smallest running scale) of a fast rotation. A right angle is plain in both dtypes, and so exact.
@@ -117,10 +118,10 @@ def forward_form(wiring: Wiring, angles: torch.Tensor) -> tuple[Wiring, torch.Te
     return wiring, angles, False
 
 
-def plan_of(wiring: Butterfly, dtype: np.dtype | type, backward: bool = False) -> cpu_butterfly.Plan:
+def plan_of(wiring: Butterfly, dtype: np.dtype | type, backward: bool = False) -> Plan:
     """The passes for this machine's registers."""
     radix = simd.WEDGE_RADIX if backward else simd.MAX_RADIX
-    return cpu_butterfly.make_plan(wiring.n, wiring.depth, simd.lanes(np.dtype(dtype).itemsize * 8), radix)
+    return make_plan(wiring.n, wiring.depth, simd.lanes(np.dtype(dtype).itemsize * 8), radix)
 
 
 def _pack_butterfly(
