@@ -89,8 +89,8 @@ def measure(model: str, shapes: list[tuple[int, ...]], device: str, rounds: int)
         torch.set_float32_matmul_precision(precision)
         first = milliseconds(optimizer.step, device)
         if name != SLOW:
-            for _ in range(9):
-                optimizer.step()  # up to a refresh, so that every measurement has as many of them
+            for _ in range(29):
+                optimizer.step()  # up to a refresh, so that every measurement has as many; ours are recorded by then
         runs[name] = (optimizer, precision)
         rows.append(
             {
@@ -189,7 +189,7 @@ def profile(shapes: list[tuple[int, ...]], device: str) -> None:
     from torch.profiler import profile as record
 
     optimizer = GivensAdam(parameters(shapes, device), 1e-3)
-    for _ in range(10):
+    for _ in range(30):
         optimizer.step()
     with record(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
         for _ in range(20):

@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from swallowtail.optim import GivensAdam
+from swallowtail.optim._stack import Numbers
 from swallowtail.optim._two_sided import Bases, carry_over, matrix_shape, new_side, observe, refit
 
 SETTINGS = {
-    "depth": 2, "statistics": "sketch", "sketch_columns": 4, "sketch_steps": 5, "statistics_decay": 0.9
+    "depth": 2, "statistics": "sketch", "sketch_columns": 4, "sketch_steps": 5, "statistics_decay": 0.9,
+    "lr": 1e-3, "betas": (0.9, 0.99), "eps": 1e-8, "weight_decay": 0.0,
 }  # fmt: skip
 
 
@@ -70,7 +72,7 @@ def test_bases_decorrelate_planted_gradients(kind, statistics):
     a, b = torch.randn(16, 1, dtype=torch.float64), torch.randn(1, 8, dtype=torch.float64)
     for t in range(1, 11):
         G = (a @ b) * torch.randn((), dtype=torch.float64) + 0.01 * torch.randn(16, 8, dtype=torch.float64)
-        observe([state], G[None], t, group)
+        observe([state], G[None], Numbers.of(state, t, (16, 8), group), group)
     refit([state], (16, 8), group)
     bases = Bases([state], (16, 8), 2)
     Z = bases.into(G[None])

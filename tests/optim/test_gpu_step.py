@@ -5,9 +5,11 @@ On the GPU where there is one, else in Triton's interpreter (`interpreter.py`).
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
-from interpreter import DEVICE, needs_kernels, only_without_kernels, run_interpreted
+from interpreter import DEVICE, INTERPRETED, RUNS_HERE, needs_kernels, only_without_kernels, run_interpreted
 
 pytest.importorskip("triton", reason="the GPU back end needs Triton")
 
@@ -32,7 +34,7 @@ def trained(backend: str, dtype: torch.dtype, shapes: list[tuple[int, ...]], ste
             for p in params:
                 p.grad = torch.randn(p.shape, generator=generator).to(DEVICE, dtype)
             optimizer.step()
-    fused = sum(bases.fused is not None for bases in optimizer._bases.values())
+    fused = sum(bases.fused is not None for bases in optimizer._updates._bases.values())
     return params, fused
 
 
@@ -71,3 +73,115 @@ def test_jacobi_pass():
         expected, expected_turned = jacobi_pass(samples.double(), wiring)
     assert torch.allclose(turned.double(), expected_turned, atol=1e-4)
     assert torch.allclose(angles.double().cos() ** 2, expected.cos() ** 2, atol=1e-4)
+
+
+on_a_gpu = pytest.mark.skipif(
+    INTERPRETED or not RUNS_HERE, reason="needs a GPU: CUDA graphs are not interpreted"
+)
+SHAPES = [(24, 16), (9,), (5, 6), (5, 6), (3, 2, 2, 2)]
+
+
+def train(
+    optimizer: GivensAdam,
+    draws: torch.Generator,
+    steps: int,
+    kept: list[torch.Tensor] | None = None,
+    bad: int = -1,
+) -> None:
+    """Some steps on gradients that stay at their addresses, or are new ones, ``kept``; NaN in step ``bad``."""
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    for step in range(steps):
+        for p in params:
+            value = torch.randn(p.shape, generator=draws, dtype=torch.float64).to(DEVICE, p.dtype)
+            if p.grad is None or kept is not None:
+                p.grad = torch.empty_like(p)
+            if kept is not None:
+                kept.append(p.grad)  # so that the next ones lie elsewhere
+            p.grad.copy_(value)
+        if step == bad:
+            params[1].grad[3] = float("nan")
+        optimizer.step()
+
+
+def pair(monkeypatch: pytest.MonkeyPatch, **options: object) -> tuple[GivensAdam, GivensAdam]:
+    """The same optimiser on the same parameters, with recorded steps and without."""
+    monkeypatch.setattr(_two_sided, "FUSED_FROM", 300)
+    draws = torch.Generator().manual_seed(1)
+    values = [torch.randn(s, generator=draws).to(DEVICE) for s in SHAPES]
+    recorded, plain = (
+        GivensAdam([torch.nn.Parameter(v.clone()) for v in values], 1e-2, **{"refresh": 3, **options})
+        for _ in range(2)
+    )
+    monkeypatch.setattr(plain, "_places", lambda params: None)
+    return recorded, plain
+
+
+def same(one: GivensAdam, other: GivensAdam) -> bool:
+    return all(
+        torch.equal(p, q)
+        and all(torch.equal(one.state[p][name], other.state[q][name]) for name in one.state[p])
+        for p, q in zip(one.param_groups[0]["params"], other.param_groups[0]["params"], strict=True)
+    )
+
+
+@on_a_gpu
+@pytest.mark.parametrize("fresh", [False, True], ids=["same addresses", "new addresses"])
+def test_recorded_steps_are_the_steps(fresh, monkeypatch):
+    recorded, plain = pair(monkeypatch, weight_decay=0.1, maximize=fresh)
+    for optimizer in (recorded, plain):
+        draws = torch.Generator().manual_seed(2)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+        kept: list[torch.Tensor] = []
+        for _ in range(4):
+            train(optimizer, draws, 3, kept if fresh else None)
+            schedule.step()
+    assert same(recorded, plain)
+    assert bool(recorded._replay._recorded) == (not fresh)
+    assert not plain._replay._recorded
+
+
+@on_a_gpu
+def test_a_bad_gradient_leaves_everything_as_it_was(monkeypatch):
+    """The host hears of it late; what device and counters do is as if it had not been there."""
+    optimizer, _ = pair(monkeypatch)
+    draws = torch.Generator().manual_seed(3)
+    train(optimizer, draws, 13)
+    assert optimizer._replay._recorded
+    before = copy.deepcopy(optimizer.state_dict()["state"])
+    values = [p.detach().clone() for p in optimizer.param_groups[0]["params"]]
+    train(optimizer, draws, 1, bad=0)
+    with pytest.warns(RuntimeWarning, match="skipped"):
+        after = optimizer.state_dict()["state"]
+    assert all(map(torch.equal, values, optimizer.param_groups[0]["params"]))
+    for index, state in after.items():
+        assert all(torch.equal(value, before[index][name]) for name, value in state.items())
+
+
+@on_a_gpu
+@pytest.mark.parametrize("bad", range(13, 17))
+@pytest.mark.filterwarnings("ignore:some gradient")
+def test_steps_after_a_bad_gradient(bad, monkeypatch):
+    """Next to a refresh (at 15, since the bad one does not count) and away from one."""
+    recorded, plain = pair(monkeypatch)
+    for optimizer in (recorded, plain):
+        train(optimizer, torch.Generator().manual_seed(5), 22, bad=bad)
+        optimizer.state_dict()
+    assert same(recorded, plain)
+
+
+@on_a_gpu
+def test_recordings_end_with_the_state_they_were_made_for(monkeypatch):
+    """Loaded state, and tensors that are stacked otherwise for a while, are not read where the old ones were."""
+    recorded, plain = pair(monkeypatch)
+    for optimizer in (recorded, plain):
+        draws = torch.Generator().manual_seed(4)
+        train(optimizer, draws, 8)
+        optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+        train(optimizer, draws, 5)
+        lone = optimizer.param_groups[0]["params"][2]
+        gradient, lone.grad = lone.grad, None
+        for _ in range(4):
+            optimizer.step()  # its twin goes alone
+        lone.grad = gradient
+        train(optimizer, draws, 8)
+    assert same(recorded, plain)

@@ -28,7 +28,7 @@ SHARES = (0.15, 0.3, 0.55)  # of the budget for the local stage; the best outcom
 THRESHOLD = 0.05  # of a block's largest weight, inside one layer
 VISIT = 8  # at most this many rotations a row in one visit of a block
 HALVINGS = 60  # of the weight t: 2⁻⁶⁰ is below the rounding of a squared error
-POLISH, TOLERANCE, CORRECTIONS = 150, 1e-5, 12  # L-BFGS iterations, relative gain to stop at, memory
+POLISH, TOLERANCE, CORRECTIONS = 400, 1e-6, 12  # L-BFGS iterations, relative gain to stop at, memory
 EXACT = 1e-26  # a squared relative error that is rounding
 
 

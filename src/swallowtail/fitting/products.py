@@ -26,7 +26,7 @@ from swallowtail.fitting.jacobi import fit_pairs
 from swallowtail.wiring import Wiring
 
 DENSE = 1024  # up to this n the dense algorithms are tried as well: a few seconds, and they prune and regrow
-MOST_PASSES = 12  # 4 → 8 lowers the completion's angle by 0.7° on kernels and MNIST, 12 by 0.2° more on some
+MOST_PASSES = 16  # 4 → 8 lowers the completion's angle by 0.7° on kernels and MNIST, 16 by 0.3° more on some
 CONVERGED = 0.05  # a Ritz vector with a residual below this fraction of its value counts as an eigenvector
 BREAKDOWN = 1e-10  # a new direction shorter than this fraction of what it came from is rounding
 ROUNDING = 1e-12  # so is a singular value or weight below this fraction of the largest

@@ -19,7 +19,7 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, warps: int = 4, 
     Args:
         kernel: a ``triton.jit`` function whose constants come last, in the order given here.
         grid: one to three numbers of programs.
-        arguments: tensors, the first of which says on which device, and integers.
+        arguments: tensors, the first of which says on which device, integers and floats.
         warps: of a program.
         constants: the ``tl.constexpr`` parameters.
     """
@@ -30,6 +30,8 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, warps: int = 4, 
         (a.dtype, a.data_ptr() % 16 == 0)
         if isinstance(a, torch.Tensor)
         else (a == 1, a % 16 == 0, -(2**31) <= a < 2**31)
+        if isinstance(a, int)
+        else float
         for a in arguments
     )
     key = (id(kernel), device.index, warps, kinds, *constants.values())

@@ -96,20 +96,23 @@ def dense_gradient(p: Tensor) -> Tensor:
     return p.grad
 
 
-def all_finite(tensors: Sequence[Tensor]) -> bool:
-    """Whether all are finite and none so large that its squares overflow: one pass, one synchronisation."""
-    if not tensors:
-        return True
-    norms = torch._foreach_norm(
-        [t.float() if t.dtype in (torch.float16, torch.bfloat16) else t for t in tensors]
-    )
-    device = norms[0].device
-    total = torch.stack([norm.to(device, torch.float64) for norm in norms])
-    # √(largest float32): a norm above it is finite, but not the second moments made of it.
-    limit = math.sqrt(torch.finfo(torch.float32).max)
-    if any(t.dtype == torch.float64 for t in tensors):
-        limit = math.sqrt(torch.finfo(torch.float64).max)
-    return bool((total < limit).all())
+def largest_norm(tensors: Sequence[Tensor]) -> Tensor:  # shape: ()
+    """The largest 2-norm of them, NaN if there is one in any; nothing waits for the device."""
+    wide = [t.float() if t.dtype in (torch.float16, torch.bfloat16) else t for t in tensors]
+    norms = list(torch._foreach_norm(wide))
+    if len({(norm.device, norm.dtype) for norm in norms}) > 1:
+        norms = [norm.to(norms[0].device, torch.float64) for norm in norms]
+    return torch.stack(norms).amax()
+
+
+def norm_limit(tensors: Sequence[Tensor]) -> float:
+    """What `largest_norm` must stay below for squares not to overflow; NaN does not."""
+    wide = any(t.dtype == torch.float64 for t in tensors)
+    return math.sqrt(torch.finfo(torch.float64 if wide else torch.float32).max)
+
+
+BAD_GRADIENT = "some gradient is NaN, infinite, or so large that its square overflows"
+BAD_PARAMETER = "some parameter would become NaN or infinite"
 
 
 def warn_skipped(what: str) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from swallowtail.kernels import select_backend
-from swallowtail.wiring import Wiring
+from swallowtail.wiring import Butterfly, Wiring
 
 
 def jacobi_pass(samples: Tensor, wiring: Wiring, n_fit: int | None = None) -> tuple[Tensor, Tensor]:
@@ -31,14 +31,16 @@ def jacobi_pass(samples: Tensor, wiring: Wiring, n_fit: int | None = None) -> tu
         Angles (*batch, K), and the samples in the new basis, Qᵀz, (*batch, n, r).
     """
     if (
-        n_fit is None
+        isinstance(wiring, Butterfly)
+        and not wiring.reverse
+        and n_fit is None
         and samples.ndim == 3
         and samples.dtype == torch.float32
         and select_backend(samples) == "gpu"
     ):
         from swallowtail.optim import _gpu  # it needs Triton
 
-        return _gpu.jacobi_pass(samples, _index_pairs(wiring, samples.device))
+        return _gpu.jacobi_pass(samples, wiring)
     z = samples.clone()
     fit = slice(None) if n_fit is None else slice(n_fit)
     angles = [z.new_zeros(*z.shape[:-2], 0)]

@@ -1,4 +1,4 @@
-"""Launches of `_gpu_kernels`: a matrix's whole step in three kernels, a Jacobi pass in one a layer.
+"""Launches of `_gpu_kernels`: a matrix's whole step in three kernels, a Jacobi pass in one for every few layers.
 
 Four passes of rotations, Adam and the update would read and write the matrix some twenty times as separate
 operations; here it is eleven: rotate (2), Adam between rotations (6), rotate and update (3).
@@ -7,14 +7,18 @@ Imported only where a GPU is used, since Triton takes a while to import.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
 from swallowtail.kernels import gpu, gpu_tables
+from swallowtail.kernels.gpu_launch import launch
 from swallowtail.optim import _gpu_kernels
 from swallowtail.wiring import Butterfly
 
-PAIRS = 4  # a program of the Jacobi kernel
+SKETCH_BLOCK, VECTOR_BLOCK = 512, 1024
+JACOBI_NUMBERS = 8192  # a program of the Jacobi kernel holds so many, or two rows
 # Vectors and warps of a program for sides of 2^12; the fastest of seven on an H200. Shorter sides take half as many
 # numbers a program, which compiles in half the time.
 ROWS, WARPS = 4, 8
@@ -32,28 +36,44 @@ class Fused:
             gpu_tables.prepare_plain(wiring, angles[None], None, torch.float32)
             for wiring, angles in zip(self.wirings, (left, right), strict=True)
         )
+        self.tensors = [table for side in (self.left, self.right) for table in side.tables[0]]
 
     def step(
-        self, G: Tensor, p: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, *,
-        t: int, beta1: float, beta2: float, eps: float, lr: float, kept: float,
+        self, G: Tensor, p: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, beta1: float, beta2: float, numbers: Tensor
     ) -> Tensor:  # fmt: skip
-        """kept · p − lr · Q_L Adam(Q_Lᵀ G Q_R) Q_Rᵀ, shape (m, n); the moments, laid out (n, m), move on in place."""
+        """kept · p − lr · Q_L Adam(Q_Lᵀ G Q_R) Q_Rᵀ; the moments, laid out (n, m), move on in place.
+
+        Shapes: G (m, n), exp_avg and exp_avg_sq (n, m), p any that can be seen as (m, n). ``numbers`` is a
+        `Numbers.row`.
+        """
         m, n = G.shape
-        x = gpu.rotate(self.wirings[1], self.angles, G[None], True, prepared=self.right)[0]
+        x = gpu.rotate(self.wirings[1], self.angles, G[None], True, prepared=self.right)
         x = x if TURNED else x.mT.contiguous()
-        y, root = torch.empty_like(exp_avg), (1 - beta2**t) ** 0.5
+        y = torch.empty_like(exp_avg)
         options, grid = self._options(0, n)
         u, v = self.left.tables[0]
-        _gpu_kernels.adam_kernel[grid](
-            x, y, exp_avg, exp_avg_sq, u, v, u, v, m, n, 1 - beta1, beta2, 1 - beta2, eps * root,
-            root / (1 - beta1**t), **options,
+        launch(
+            _gpu_kernels.adam_kernel, grid, x, y, exp_avg, exp_avg_sq, u, v, u, v, numbers, m, n,
+            1 - beta1, beta2, 1 - beta2, warps=WARPS, **options,
         )  # fmt: skip
         y = y if TURNED else y.mT.contiguous()
-        new = torch.empty_like(p, dtype=torch.float32)
+        new = torch.empty(p.shape, dtype=torch.float32, device=p.device)
         options, grid = self._options(1, m)
         u, v = self.right.tables[0]
-        _gpu_kernels.update_kernel[grid](y, p, new, u, v, n, m, kept, lr, **options)
+        launch(
+            _gpu_kernels.update_kernel, grid, y, p.contiguous(), new, u, v, numbers, n, m, warps=WARPS, **options
+        )  # fmt: skip
         return new.to(p.dtype)
+
+    def carry_over(self, old: Fused, Z: Tensor) -> None:
+        """Z ← the same matrix in these bases instead of the old ones; laid out (n, m), in place."""
+        n, m = Z.shape
+        for side, (before, after) in enumerate(((old.left, self.left), (old.right, self.right))):
+            options, grid = self._options(side, (n, m)[side])
+            launch(
+                _gpu_kernels.carry_kernel, grid, Z, *before.tables[0], *after.tables[0], (m, n)[side], (n, m)[side],
+                warps=WARPS, **options | {"TURNED": side == 1},
+            )  # fmt: skip
 
     def _options(self, side: int, n_rows: int) -> tuple[dict[str, int | bool], tuple[int, int]]:
         wiring, prepared = self.wirings[side], (self.left, self.right)[side]
@@ -61,22 +81,54 @@ class Fused:
         rows = ROWS if p.bits == 12 else ROWS // 2 << (12 - max(p.bits, 5))
         options: dict[str, int | bool] = {
             "TURNED": TURNED, "DEPTH": wiring.depth, "EVEN": wiring.n == 1 << p.bits, "DIRECT": True,
-            "GROUPS": p.groups, "BITS": p.bits, "ROWS": rows, "num_warps": WARPS,
+            "GROUPS": p.groups, "BITS": p.bits, "ROWS": rows,
         }  # fmt: skip
         return options, (-(-n_rows // rows), 1)
 
 
-def jacobi_pass(samples: Tensor, layers: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """As `_basis.jacobi_pass`: samples (B, n, r) and the index pairs of each layer; angles (B, K) and Qᵀz."""
+def vector_step(
+    G: Tensor, p: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, beta1: float, beta2: float, numbers: Tensor
+) -> Tensor:
+    """kept · p − lr · Adam(G), entry by entry; float32 moments move on in place."""
+    new = torch.empty(p.shape, dtype=torch.float32, device=p.device)
+    launch(
+        _gpu_kernels.vector_kernel, (-(-G.numel() // VECTOR_BLOCK),), G.contiguous(), p.contiguous(), new, exp_avg,
+        exp_avg_sq, numbers, G.numel(), 1 - beta1, beta2, 1 - beta2, BLOCK=VECTOR_BLOCK,
+    )  # fmt: skip
+    return new.to(p.dtype)
+
+
+def sketch(G: Tensor, record: Tensor, numbers: Tensor, side: int) -> None:
+    """Every so many-th column (side 0) or row (1) of G (m, n) into the record (slots, columns, side)."""
+    n, other = G.shape[side], G.shape[1 - side]
+    columns = record.shape[1]
+    launch(
+        _gpu_kernels.sketch_kernel, (-(-n // SKETCH_BLOCK), columns), G, record, numbers, 5 + side, n, columns,
+        other // columns, G.stride(side), G.stride(1 - side), BLOCK=SKETCH_BLOCK,
+    )  # fmt: skip
+
+
+def jacobi_pass(samples: Tensor, wiring: Butterfly) -> tuple[Tensor, Tensor]:
+    """As `_basis.jacobi_pass`: samples (B, n, r); angles (B, K) and Qᵀz."""
     z = samples.clone(memory_format=torch.contiguous_format)
     batch, n, r = z.shape
-    counts = [len(i) for i, _ in layers]
-    sums = [z.new_empty(2, batch, count) for count in counts]
+    cross, difference = z.new_empty(2, batch, wiring.n_rotations)
     columns = 1 << (r - 1).bit_length()
-    for (i, j), (cross, difference), count in zip(layers, sums, counts, strict=True):
-        if count:
-            _gpu_kernels.jacobi_layer_kernel[(-(-count // PAIRS), batch)](
-                z, i, j, cross, difference, count, n, r, PAIRS=PAIRS, COLUMNS=columns
-            )
-    cross, difference = torch.cat([z.new_empty(2, batch, 0), *sums], -1)
+    most = max(1, (JACOBI_NUMBERS // columns).bit_length() - 1)
+    layer, starts = 0, _starts(wiring, z.device)
+    bits = wiring.n_layers // wiring.depth
+    while layer < wiring.n_layers:
+        stages = min(most, bits - layer % bits)
+        low = wiring.strides[layer + stages - 1]
+        programs = -(-n // (low << stages)) * low
+        launch(
+            _gpu_kernels.jacobi_kernel, (programs, batch), z, cross, difference, starts, layer, low, n, r,
+            wiring.n_rotations, warps=WARPS, STAGES=stages, COLUMNS=columns,
+        )  # fmt: skip
+        layer += stages
     return 0.5 * torch.atan2(2 * cross + 0.0, difference), z  # − 0 would turn the other way than the kernel
+
+
+@lru_cache(maxsize=64)
+def _starts(wiring: Butterfly, device: torch.device) -> Tensor:  # shape: (layers + 1,)
+    return torch.from_numpy(wiring.offsets).to(device)

@@ -18,10 +18,9 @@ from swallowtail.fitting._conjugate import MATRIX, layered
 from swallowtail.fitting._growth import parallel_jacobi
 from swallowtail.kernels import PreparedCache, select_backend
 from swallowtail.optim._basis import jacobi_pass, jacobi_pass_matrix
+from swallowtail.optim._stack import SIDES, Numbers, State, set_if
 from swallowtail.wiring import Butterfly, Pairs, Wiring
 
-State = dict[str, Tensor]
-SIDES = ("left", "right")
 PAIRS_LIMIT = 128  # "auto": pairs up to this side; beyond, choosing them takes tens of milliseconds a fit
 THRESHOLD = 0.1  # of `parallel_jacobi`: a layer takes pairs down to this share of the largest
 DEPTHS = {
@@ -77,27 +76,27 @@ def new_side(name: str, n: int, kind: str, other: int, group: dict[str, Any], li
     return state
 
 
-def observe(states: list[State], G: Tensor, step: int, group: dict[str, Any]) -> None:
+def observe(states: list[State], G: Tensor, numbers: Numbers, group: dict[str, Any]) -> None:
     """Add the gradients G (B, m, n) to the records of both sides."""
-    for side in SIDES:
+    for index, side in enumerate(SIDES):
         if f"{side}_covariance" in states[0]:
-            covariance = G @ G.mT if side == "left" else G.mT @ G
-            torch._foreach_lerp_(
-                [s[f"{side}_covariance"] for s in states],
-                list(covariance.unbind()),
-                1 - group["statistics_decay"],
-            )
+            for state, seen in zip(states, G @ G.mT if side == "left" else G.mT @ G, strict=True):
+                mean = state[f"{side}_covariance"]
+                set_if(numbers.row, mean, torch.lerp(mean, seen, 1 - group["statistics_decay"]))
         elif f"{side}_sketch" in states[0]:
-            # Every so many-th column (row), another set each step: all of them come round, and no random
-            # numbers are needed, so processes agree and a resumed run repeats itself.
-            rows = G.mT if side == "left" else G  # shape: (B, other, side)
-            slots, columns = states[0][f"{side}_sketch"].shape[:2]
-            stride = rows.shape[-2] // columns
-            start = step % (rows.shape[-2] - stride * (columns - 1))
-            taken = rows[:, start::stride][:, :columns]
-            torch._foreach_copy_(
-                [s[f"{side}_sketch"][(step - 1) % slots] for s in states], list(taken.unbind())
-            )
+            for state, gradient in zip(states, G, strict=True):
+                _sketch(gradient, state[f"{side}_sketch"], numbers, index)
+
+
+def _sketch(G: Tensor, record: Tensor, numbers: Numbers, side: int) -> None:
+    if numbers.row is not None:
+        from swallowtail.optim import _gpu  # it needs Triton
+
+        _gpu.sketch(G, record, numbers.row, side)
+        return
+    rows = G if side else G.mT  # shape: (other, side)
+    every = len(rows) // record.shape[1]
+    record[numbers.slot].copy_(rows[numbers[5 + side] :: every][: record.shape[1]])
 
 
 def refit(states: list[State], sizes: tuple[int, int], group: dict[str, Any]) -> None:
@@ -117,7 +116,7 @@ def refit(states: list[State], sizes: tuple[int, int], group: dict[str, Any]) ->
         else:
             continue
         for state, theta in zip(states, angles, strict=True):
-            state[f"{side}_angles"] = theta.clone()
+            state[f"{side}_angles"].copy_(theta)
 
 
 def _fit_pairs(state: State, side: str, n: int, group: dict[str, Any]) -> None:
@@ -151,6 +150,14 @@ class Bases:
 
             self.fused = _gpu.Fused(self.left.angles, self.right.angles, sizes, depth)
 
+    def take(self, other: Bases) -> None:
+        """Become ``other``, with the same wirings, in place: a recorded step reads tensors where they were."""
+        torch._foreach_copy_(self._tensors(), other._tensors())
+
+    def _tensors(self) -> list[Tensor]:
+        angles = [side.angles for side in (self.left, self.right) if side.wiring is not None]
+        return angles + (self.fused.tensors if self.fused is not None else [])
+
     def into(self, G: Tensor) -> Tensor:
         """(B, m, n) ↦ (Q_Lᵀ G Q_R)ᵀ, (B, n, m)."""
         return self.left.turn(self.right.turn(G, ops.rotate_transpose).mT.contiguous(), ops.rotate_transpose)
@@ -169,6 +176,9 @@ def carry_over(old: Bases, new: Bases, states: list[State]) -> None:
     coordinates keep their meaning, and mixing them was found to lose more than it gains.
     """
     first = [s["exp_avg"] for s in states]
+    if old.fused is not None and new.fused is not None:
+        new.fused.carry_over(old.fused, first[0])
+        return
     torch._foreach_copy_(first, list(new.into(old.back(stacked(first))).unbind()))
     for state in states:
         v = state["exp_avg_sq"]  # shape: (n, m)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Hashable
 from typing import Any
 
 import torch
@@ -11,29 +10,24 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from swallowtail import _checks
+from swallowtail.kernels import select_backend
+from swallowtail.optim._ahead import Ahead, Pending
 from swallowtail.optim._base import (
+    BAD_GRADIENT,
+    BAD_PARAMETER,
     Closure,
     GivensOptimizer,
-    all_finite,
     dense_gradient,
+    largest_norm,
     loss_of,
+    norm_limit,
     number,
     warn_skipped,
 )
-from swallowtail.optim._two_sided import (
-    Q_KINDS,
-    SIDES,
-    Bases,
-    State,
-    carry_over,
-    kind_of,
-    matrix_shape,
-    new_side,
-    observe,
-    refit,
-    stacked,
-    stands_alone,
-)
+from swallowtail.optim._replay import Replay
+from swallowtail.optim._stack import SIDES, Stack, State
+from swallowtail.optim._two_sided import Q_KINDS, kind_of, matrix_shape, new_side, stands_alone
+from swallowtail.optim._updates import Updates
 
 
 class GivensAdam(GivensOptimizer):
@@ -104,7 +98,7 @@ class GivensAdam(GivensOptimizer):
             "sketch_steps": sketch_steps, "statistics_decay": statistics_decay, "max_side": max_side,
             "maximize": maximize, "foreach": foreach,
         }  # fmt: skip
-        self._bases: dict[tuple[int, ...], Bases] = {}
+        self._forget()
         super().__init__(params, defaults)
 
     def _check_group(self, group: dict[str, Any]) -> None:
@@ -126,48 +120,160 @@ class GivensAdam(GivensOptimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._bases = {}  # derived from the state, and not copied with it
+        self._forget()
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._settle()
+        return super().__getstate__()
+
+    def state_dict(self) -> dict[str, Any]:
+        """As `Optimizer.state_dict`, after waiting for steps that are under way."""
+        self._settle()
+        return super().state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """As `GivensOptimizer.load_state_dict`; the bases are built anew from what was loaded."""
+        self._settle()
         super().load_state_dict(state_dict)
-        self._bases.clear()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop what is derived from the state, and not copied with it."""
+        self._replay = Replay()
+        self._updates = Updates(on_replacement=self._replay.clear)
+        self._ahead: Ahead | None = None
+        self._pending: list[Pending] = []  # steps whose outcome is not known, at most two
+        self._last: tuple[Hashable, list[Stack]] = (None, [])  # of those: where their tensors lie
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:
-        """Take one step; with a closure, evaluate it first and return its loss."""
+        """Take one step; with a closure, evaluate it first and return its loss.
+
+        On a GPU the step is only launched. Should its gradients turn out not to be usable, nothing changes, and the
+        warning comes with the next step or `state_dict`.
+        """
         loss = None if closure is None else loss_of(closure, "")()
         active = [[p for p in g["params"] if p.grad is not None and p.numel()] for g in self.param_groups]
-        if not all_finite([dense_gradient(p) for params in active for p in params]):
-            warn_skipped("some gradient is NaN, infinite, or so large that its square overflows")
+        params = [p for part in active for p in part]
+        gradients = [dense_gradient(p) for p in params]
+        if not params:
             return loss
-        new: list[tuple[Tensor, Tensor]] = []
-        for group, params in zip(self.param_groups, active, strict=True):
-            for stack in self._stacks(group, params):
-                new += zip(stack, self._updated(group, stack), strict=True)
-        if not all_finite([value for _, value in new]):
-            warn_skipped("some parameter would become NaN or infinite")
-            return loss
-        torch._foreach_copy_([p for p, _ in new], [value for _, value in new])
+        places = self._places(params)
+        if places is None:
+            self._settle()
+            self._step_now(active, gradients)
+        else:
+            self._step_ahead(active, gradients, places)
         return loss
 
-    def _stacks(self, group: dict[str, Any], params: list[Tensor]) -> Iterable[list[Tensor]]:
-        """Parameters to be updated together: as many steps behind them and, if matrices, one shape and wiring."""
-        stacks: dict[Any, list[Tensor]] = defaultdict(list)
+    def _step_now(self, active: list[list[Tensor]], gradients: list[Tensor]) -> None:
+        if not _usable(gradients):
+            return
+        stacks = self._stacks(active)
+        for stack in stacks:
+            stack.count()
+            moments = stack.states[0]["exp_avg"]
+            if select_backend(moments) == "gpu":
+                row = torch.tensor([*stack.numbers[:7], 1], dtype=torch.float64, device=moments.device)
+                stack.numbers = stack.numbers._replace(row=row)
+        new = self._updates.all(stacks)
+        for state in _states(stacks):
+            state["step"] += 1
+        if float(largest_norm(new)) < norm_limit(new):
+            torch._foreach_copy_([p for stack in stacks for p in stack.params], new)
+        else:
+            warn_skipped(BAD_PARAMETER)
+
+    def _step_ahead(self, active: list[list[Tensor]], gradients: list[Tensor], places: Hashable) -> None:
+        """Launch a step, then see what came of the last one; see `_ahead`."""
+        if places != self._last[0]:
+            self._settle()
+            self._last = (places, self._stacks(active))
+        stacks = self._last[1]
+        for stack in stacks:
+            stack.count()
+        if any(stack.refit for stack in stacks):
+            # Counters decide on this, so they must be right; and kernels that fit do not look at the gradients.
+            self._settle()
+            if not _usable(gradients):
+                return
+            for stack in stacks:
+                stack.count()
+        device = gradients[0].device
+        if self._ahead is None or not self._ahead.serves(stacks, device):
+            self._ahead = Ahead(len(stacks), device)
+            self._replay.clear()
+        ahead = self._ahead
+        ahead.send(stacks)
+        key = (places, *(stack.constants for stack in stacks))
+        self._replay(key, lambda: self._launched(stacks, gradients, ahead))
+        states = _states(stacks)
+        torch.autograd.graph.increment_version(
+            [p for stack in stacks for p in stack.params]
+        )  # a replay does not
+        for state in states:
+            state["step"] += 1
+        self._pending.append(ahead.fetch(states))
+        if len(self._pending) > 1:
+            self._conclude(self._pending.pop(0))
+
+    def _launched(self, stacks: list[Stack], gradients: list[Tensor], ahead: Ahead) -> None:
+        """A whole step on the device, which only it knows to be taken."""
+        usable = largest_norm(gradients) < norm_limit(gradients)
+        for stack, row in zip(stacks, ahead.rows(usable), strict=True):
+            stack.numbers = stack.numbers._replace(row=row)
+        new = self._updates.all(stacks)
+        taken = usable & (largest_norm(new) < norm_limit(new))
+        for p, value in zip((p for stack in stacks for p in stack.params), new, strict=True):
+            torch.where(taken, value, p, out=p.detach())
+        ahead.report(usable, taken)
+
+    def _settle(self) -> None:
+        """Wait for the steps under way."""
+        while self._pending:
+            if not self._conclude(self._pending.pop(0)) and self._ahead is not None:
+                self._ahead.settled()
+
+    def _conclude(self, step: Pending) -> bool:
+        """See what came of a step; False if it did not count."""
+        usable, taken = step.outcome()
+        if not taken:
+            warn_skipped(BAD_PARAMETER if usable else BAD_GRADIENT)
+        for state in step.states if not usable else ():
+            state["step"] -= 1
+        return usable
+
+    def _places(self, params: list[Tensor]) -> Hashable | None:
+        """Where the tensors lie that a step reads; None where it cannot be launched without waiting."""
+        places: list[Hashable] = []
         for p in params:
-            state = self.state[p]
-            if not state:
-                self._new_state(group, p)
-            elif state["exp_avg"].numel() != p.numel():
-                raise ValueError(
-                    f"parameter: expected {state['exp_avg'].numel()} entries as in the last step, got shape "
-                    f"{tuple(p.shape)}; try a new optimizer when shapes change"
-                )
-            shape, moments = matrix_shape(p.shape), state["exp_avg"]
-            alone = group["foreach"] is False or (shape is not None and stands_alone(state))
-            together = (shape, p.device, moments.dtype, float(state["step"]))
-            stacks[id(p) if alone else together].append(p)
-        return stacks.values()
+            state = self.state.get(p)
+            # A first step is like no other, and pairs are chosen on the CPU.
+            if not state or not p.is_cuda or p.device != params[0].device or "left_pairs" in state:
+                return None
+            g = dense_gradient(p)
+            places.append((p.data_ptr(), g.data_ptr(), g.dtype, g.stride(), state["exp_avg"].data_ptr()))
+        return tuple(places) if select_backend(params[0]) == "gpu" else None
+
+    def _stacks(self, active: list[list[Tensor]]) -> list[Stack]:
+        """Parameters to be updated together: as many steps behind them and, if matrices, one shape and wiring."""
+        stacks: dict[Any, Stack] = {}
+        for index, (group, params) in enumerate(zip(self.param_groups, active, strict=True)):
+            for p in params:
+                state, sizes = self.state[p], matrix_shape(p.shape)
+                if not state:
+                    self._new_state(group, p)
+                elif state["exp_avg"].numel() != p.numel():
+                    raise ValueError(
+                        f"parameter: expected {state['exp_avg'].numel()} entries as in the last step, got shape "
+                        f"{tuple(p.shape)}; try a new optimizer when shapes change"
+                    )
+                alone = group["foreach"] is False or (sizes is not None and stands_alone(state))
+                together = (index, sizes, p.device, state["exp_avg"].dtype, float(state["step"]))
+                stack = stacks.setdefault(id(p) if alone else together, Stack(group, sizes))
+                stack.params.append(p)
+                stack.states.append(state)
+        return list(stacks.values())
 
     def _new_state(self, group: dict[str, Any], p: Tensor) -> None:
         dtype = torch.promote_types(p.dtype, torch.float32)
@@ -180,79 +286,14 @@ class GivensAdam(GivensOptimizer):
             kind = kind_of(group["wiring"], n, group["max_side"], p.device)
             state.update(new_side(side, n, kind, other, group, like))
 
-    def _updated(self, group: dict[str, Any], stack: list[Tensor]) -> list[Tensor]:
-        """What the parameters of a stack become, shaped as they are; their state moves on."""
-        states: list[State] = [self.state[p] for p in stack]
-        for state in states:
-            state["step"] += 1
-        t, sizes = int(states[0]["step"]), matrix_shape(stack[0].shape)
-        first, second = ([s[name] for s in states] for name in ("exp_avg", "exp_avg_sq"))
-        dtype = first[0].dtype
-        gradients = [p.grad.to(dtype) for p in stack if p.grad is not None]
-        if group["maximize"]:
-            gradients = [-g for g in gradients]
-        beta1, beta2 = (float(beta) for beta in group["betas"])
-        how = {"t": t, "beta1": beta1, "beta2": beta2, "eps": group["eps"]}
-        lr = float(group["lr"])
-        kept = 1 - lr * group["weight_decay"]
-        if sizes is None:
-            update = adam(gradients, first, second, **how)
-        else:
-            G = stacked([g.reshape(sizes) for g in gradients])
-            observe(states, G, t, group)
-            if t == 1 or t % group["refresh"] == 0:
-                self._refit(group, stack, states, sizes)
-            bases = self._bases_of(group, stack, states, sizes)
-            if bases.fused is not None:
-                (p,) = stack
-                W = p.detach().reshape(sizes).contiguous()
-                new = bases.fused.step(G[0].contiguous(), W, first[0], second[0], lr=lr, kept=kept, **how)
-                return [new.reshape(p.shape)]
-            update = adam(list(bases.into(G).unbind()), first, second, **how)
-            update = list(bases.back(stacked(update)).unbind())
-        return [
-            torch.add(p.to(dtype) * kept, u.reshape(p.shape), alpha=-lr).to(p.dtype)
-            for p, u in zip(stack, update, strict=True)
-        ]
 
-    def _refit(
-        self, group: dict[str, Any], stack: list[Tensor], states: list[State], sizes: tuple[int, int]
-    ) -> None:
-        """New bases; the moments are carried over."""
-        old = self._bases_of(group, stack, states, sizes) if int(states[0]["step"]) > 1 else None
-        refit(states, sizes, group)
-        changed = set(map(id, stack))  # also where these tensors were stacked with others
-        self._bases = {key: kept for key, kept in self._bases.items() if changed.isdisjoint(key)}
-        if old is not None:
-            carry_over(old, self._bases_of(group, stack, states, sizes), states)
-
-    def _bases_of(
-        self, group: dict[str, Any], stack: list[Tensor], states: list[State], sizes: tuple[int, int]
-    ) -> Bases:
-        key = tuple(map(id, stack))
-        if key not in self._bases:
-            self._bases[key] = Bases(states, sizes, group["depth"])
-        return self._bases[key]
+def _usable(gradients: list[Tensor]) -> bool:
+    """Whether a step can be taken with them; a warning if not."""
+    if float(largest_norm(gradients)) < norm_limit(gradients):
+        return True
+    warn_skipped(BAD_GRADIENT)
+    return False
 
 
-def adam(
-    gradients: list[Tensor],
-    exp_avgs: list[Tensor],
-    exp_avg_sqs: list[Tensor],
-    *,
-    t: int,
-    beta1: float,
-    beta2: float,
-    eps: float,
-) -> list[Tensor]:
-    """Adam's direction m̂ / (√v̂ + ε) after moving m and v on in place; all tensors at once."""
-    torch._foreach_lerp_(exp_avgs, gradients, 1 - beta1)
-    torch._foreach_mul_(exp_avg_sqs, beta2)
-    torch._foreach_addcmul_(exp_avg_sqs, gradients, gradients, 1 - beta2)
-    # m/(1 − β₁ᵗ) / (√(v/(1 − β₂ᵗ)) + ε), with the corrections taken out as numbers
-    root = (1 - beta2**t) ** 0.5
-    below = torch._foreach_sqrt(exp_avg_sqs)
-    torch._foreach_add_(below, eps * root)
-    update = torch._foreach_div(exp_avgs, below)
-    torch._foreach_mul_(update, root / (1 - beta1**t))
-    return list(update)
+def _states(stacks: list[Stack]) -> list[State]:
+    return [state for stack in stacks for state in stack.states]
