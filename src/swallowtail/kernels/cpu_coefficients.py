@@ -131,9 +131,9 @@ def _pack_butterfly(
     plan = plan_of(wiring, number)
     shape = (len(plan.strides), plan.padded)
     # One allocation for what is always needed: each costs as much as a thousand rotations.
-    room = aligned((shape[0] * shape[1] + shape[1] + (len(cos) if training else 0),), number)
-    T = room[: shape[0] * shape[1]].reshape(shape)
-    stored, wedge = np.split(room[T.size :], [shape[1]])
+    size = shape[0] * shape[1]
+    room = aligned((size + shape[1] + (len(cos) if training else 0),), number)
+    T, stored, wedge = room[:size].reshape(shape), room[size : size + shape[1]], room[size + shape[1] :]
     scale, plain = np.empty(plan.padded), np.empty(len(plan.passes), np.bool_)
     # Most rotations need no plain pass and so no P: try without, and allocate it if one turns up.
     for rows in (0, shape[0]) if fast else (shape[0],):

@@ -23,22 +23,37 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, warps: int = 4, 
         warps: of a program.
         constants: the ``tl.constexpr`` parameters.
     """
-    device = arguments[0].device
     # What Triton compiles another binary for: a dtype, an address on a 16-byte boundary, an integer that is 1, a
-    # multiple of 16, or too large for 32 bits.
-    kinds = tuple(
-        (a.dtype, a.data_ptr() % 16 == 0)
-        if isinstance(a, torch.Tensor)
-        else (a == 1, a % 16 == 0, -(2**31) <= a < 2**31)
-        if isinstance(a, int)
-        else float
-        for a in arguments
-    )
-    key = (id(kernel), device.index, warps, kinds, *constants.values())
-    with torch.cuda.device_of(arguments[0]):
-        compiled = _compiled.get(key)
-        if compiled is None:
-            # None from the interpreter, which compiles nothing.
-            _compiled[key] = kernel[grid](*arguments, **constants, num_warps=warps)
+    # multiple of 16, or too large for 32 bits. One flat list: pairs and generators take twice as long.
+    key: list[Any] = [id(kernel), warps, *constants.values()]
+    for a in arguments:
+        if isinstance(a, torch.Tensor):
+            key.append(a.dtype)
+            key.append(a.data_ptr() % 16)
+        elif isinstance(a, int):
+            key.append(a if a == 1 else a % 16 == 0)
+            key.append(-(2**31) <= a < 2**31)
         else:
-            compiled[(*grid, 1, 1)[:3]](*arguments, *constants.values())
+            key.append(float)
+    device = arguments[0].device
+    if device.type == "cuda" and device.index != torch.cuda.current_device():
+        with torch.cuda.device_of(arguments[0]):
+            _start((device.index, *key), kernel, grid, arguments, warps, constants)
+    else:
+        _start((device.index, *key), kernel, grid, arguments, warps, constants)
+
+
+def _start(
+    key: tuple[Any, ...],
+    kernel: Any,
+    grid: tuple[int, ...],
+    arguments: tuple[Any, ...],
+    warps: int,
+    constants: dict[str, Any],
+) -> None:
+    compiled = _compiled.get(key)
+    if compiled is None:
+        # None from the interpreter, which compiles nothing.
+        _compiled[key] = kernel[grid](*arguments, **constants, num_warps=warps)
+    else:
+        compiled[(*grid, 1, 1)[:3]](*arguments, *constants.values())
