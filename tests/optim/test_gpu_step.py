@@ -6,6 +6,8 @@ On the GPU where there is one, else in Triton's interpreter (`interpreter.py`).
 from __future__ import annotations
 
 import copy
+import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -29,7 +31,7 @@ def trained(backend: str, dtype: torch.dtype, shapes: list[tuple[int, ...]], ste
     generator = torch.Generator().manual_seed(0)
     params = [torch.nn.Parameter(torch.randn(s, generator=generator).to(DEVICE, dtype)) for s in shapes]
     with use_backend(backend):
-        optimizer = GivensAdam(params, 1e-2, wiring="butterfly", **options)
+        optimizer = GivensAdam(params, 1e-2, **{"wiring": "butterfly", **options})
         for _ in range(steps):
             for p in params:
                 p.grad = torch.randn(p.shape, generator=generator).to(DEVICE, dtype)
@@ -75,10 +77,17 @@ def test_jacobi_pass():
     assert torch.allclose(angles.double().cos() ** 2, expected.cos() ** 2, atol=1e-4)
 
 
-on_a_gpu = pytest.mark.skipif(
-    INTERPRETED or not RUNS_HERE, reason="needs a GPU: CUDA graphs are not interpreted"
-)
-SHAPES = [(24, 16), (9,), (5, 6), (5, 6), (3, 2, 2, 2)]
+@needs_kernels
+def test_pairs_are_others_after_each_fit():
+    options = {"wiring": "pairs", "max_side": 16, "refresh": 2}  # on the right alone
+    (p,), _ = trained("gpu", torch.float32, [(20, 8)], 5, **options)
+    (q,), _ = trained("reference", torch.float64, [(20, 8)], 5, **options)
+    assert torch.allclose(p.double(), q, atol=2e-5)
+
+
+# One matrix with kernels of its own, two that are stacked, vectors. The interpreter takes seconds for a step.
+SHAPES = [(4, 3), (5,), (2, 2), (2, 2)] if INTERPRETED else [(24, 16), (9,), (5, 6), (5, 6), (3, 2, 2, 2)]
+LARGE = 12 if INTERPRETED else 300  # entries of the first
 
 
 def train(
@@ -86,9 +95,9 @@ def train(
     draws: torch.Generator,
     steps: int,
     kept: list[torch.Tensor] | None = None,
-    bad: int = -1,
+    bad: tuple = (),
 ) -> None:
-    """Some steps on gradients that stay at their addresses, or are new ones, ``kept``; NaN in step ``bad``."""
+    """Some steps on gradients that stay at their addresses, or are new ones, ``kept``; NaN in the steps ``bad``."""
     params = [p for group in optimizer.param_groups for p in group["params"]]
     for step in range(steps):
         for p in params:
@@ -98,82 +107,154 @@ def train(
             if kept is not None:
                 kept.append(p.grad)  # so that the next ones lie elsewhere
             p.grad.copy_(value)
-        if step == bad:
+        if step in bad:
             params[1].grad[3] = float("nan")
         optimizer.step()
 
 
-def pair(monkeypatch: pytest.MonkeyPatch, **options: object) -> tuple[GivensAdam, GivensAdam]:
-    """The same optimiser on the same parameters, with recorded steps and without."""
-    monkeypatch.setattr(_two_sided, "FUSED_FROM", 300)
-    draws = torch.Generator().manual_seed(1)
-    values = [torch.randn(s, generator=draws).to(DEVICE) for s in SHAPES]
-    recorded, plain = (
-        GivensAdam([torch.nn.Parameter(v.clone()) for v in values], 1e-2, **{"refresh": 3, **options})
-        for _ in range(2)
-    )
-    monkeypatch.setattr(plain, "_places", lambda params: None)
-    return recorded, plain
+@pytest.fixture
+def pair(monkeypatch):
+    """Makes the same optimiser on the same parameters twice: with steps launched ahead, and one by one.
+
+    The interpreter computes on the CPU, where nothing is pinned, awaited or recorded.
+    """
+    monkeypatch.setattr(_two_sided, "FUSED_FROM", LARGE)
+    if INTERPRETED:
+        monkeypatch.setattr(torch.cuda, "Event", lambda: SimpleNamespace(record=bool, synchronize=bool))
+        monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
+
+    def make(dtype: torch.dtype = torch.float32, **options: object) -> tuple[GivensAdam, GivensAdam]:
+        draws = torch.Generator().manual_seed(1)
+        values = [torch.randn(s, generator=draws).to(DEVICE, dtype) for s in SHAPES]
+        if values[-1].ndim == 4:
+            values[-1] = values[-1].to(memory_format=torch.channels_last)
+        options = {"wiring": "butterfly", "refresh": 3, **options}
+        ahead, plain = (
+            GivensAdam([{"params": params[:3]}, {"params": params[3:], "lr": 2e-2}], 1e-2, **options)
+            for params in ([torch.nn.Parameter(v.clone()) for v in values] for _ in range(2))
+        )
+        monkeypatch.setattr(plain, "_places", lambda params: None)
+        if INTERPRETED:
+
+            def known(params: list[torch.Tensor]) -> tuple | None:
+                return tuple(map(id, params)) if all(p in ahead.state for p in params) else None
+
+            monkeypatch.setattr(ahead, "_places", known)
+            monkeypatch.setattr(ahead, "_replay", lambda key, run: run())
+        return ahead, plain
+
+    if INTERPRETED:
+        with use_backend("gpu"):
+            yield make
+    else:
+        yield make
+
+
+def recordings(optimizer: GivensAdam) -> int:
+    return len(optimizer._replay._recorded)
 
 
 def same(one: GivensAdam, other: GivensAdam) -> bool:
+    groups = zip(one.param_groups, other.param_groups, strict=True)
     return all(
         torch.equal(p, q)
         and all(torch.equal(one.state[p][name], other.state[q][name]) for name in one.state[p])
-        for p, q in zip(one.param_groups[0]["params"], other.param_groups[0]["params"], strict=True)
+        for a, b in groups
+        for p, q in zip(a["params"], b["params"], strict=True)
     )
 
 
+on_a_gpu = pytest.mark.skipif(
+    INTERPRETED or not RUNS_HERE,
+    reason="needs a GPU: takes minutes in the interpreter, which records nothing",
+)
+
+
 @on_a_gpu
-@pytest.mark.parametrize("fresh", [False, True], ids=["same addresses", "new addresses"])
-def test_recorded_steps_are_the_steps(fresh, monkeypatch):
-    recorded, plain = pair(monkeypatch, weight_decay=0.1, maximize=fresh)
-    for optimizer in (recorded, plain):
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"weight_decay": 0.1},
+        {"maximize": True, "statistics": "covariance"},
+        {"dtype": torch.bfloat16, "foreach": False},
+        {"dtype": torch.float64, "depth": 1},
+    ],
+    ids=lambda options: " ".join(options),
+)
+def test_steps_launched_ahead_are_the_steps(options, pair):
+    ahead, plain = pair(**options)
+    for optimizer in (ahead, plain):
         draws = torch.Generator().manual_seed(2)
         schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
-        kept: list[torch.Tensor] = []
         for _ in range(4):
-            train(optimizer, draws, 3, kept if fresh else None)
+            train(optimizer, draws, 3)
             schedule.step()
-    assert same(recorded, plain)
-    assert bool(recorded._replay._recorded) == (not fresh)
-    assert not plain._replay._recorded
+    assert same(ahead, plain)
+    assert recordings(plain) == 0
+    assert recordings(ahead) == 2  # a step and a step with a fit
 
 
-@on_a_gpu
-def test_a_bad_gradient_leaves_everything_as_it_was(monkeypatch):
-    """The host hears of it late; what device and counters do is as if it had not been there."""
-    optimizer, _ = pair(monkeypatch)
+@needs_kernels
+@pytest.mark.parametrize(
+    "bad", [(4, 5)] if INTERPRETED else [(6,), (7,), (8,), (9,), (7, 8), (7, 9), (8, 9)], ids=str
+)
+@pytest.mark.filterwarnings("ignore:some gradient")
+def test_steps_after_bad_gradients(bad, pair):
+    """Fits come with every third step that counts: some of these are next to one, some would have been one."""
+    ahead, plain = pair()
+    for optimizer in (ahead, plain):
+        train(optimizer, torch.Generator().manual_seed(5), 8 if INTERPRETED else 14, bad=bad)
+        optimizer.state_dict()
+    assert same(ahead, plain)
+
+
+@needs_kernels
+def test_a_bad_gradient_leaves_everything_as_it_was(pair):
+    optimizer, _ = pair()
     draws = torch.Generator().manual_seed(3)
-    train(optimizer, draws, 13)
-    assert optimizer._replay._recorded
+    train(optimizer, draws, 4)
     before = copy.deepcopy(optimizer.state_dict()["state"])
-    values = [p.detach().clone() for p in optimizer.param_groups[0]["params"]]
-    train(optimizer, draws, 1, bad=0)
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    values = [p.detach().clone() for p in params]
+    train(optimizer, draws, 1, bad=(0,))
     with pytest.warns(RuntimeWarning, match="skipped"):
         after = optimizer.state_dict()["state"]
-    assert all(map(torch.equal, values, optimizer.param_groups[0]["params"]))
+    assert all(map(torch.equal, values, params))
     for index, state in after.items():
         assert all(torch.equal(value, before[index][name]) for name, value in state.items())
 
 
-@on_a_gpu
-@pytest.mark.parametrize("bad", range(13, 17))
-@pytest.mark.filterwarnings("ignore:some gradient")
-def test_steps_after_a_bad_gradient(bad, monkeypatch):
-    """Next to a refresh (at 15, since the bad one does not count) and away from one."""
-    recorded, plain = pair(monkeypatch)
-    for optimizer in (recorded, plain):
-        train(optimizer, torch.Generator().manual_seed(5), 22, bad=bad)
+@needs_kernels
+def test_a_parameter_that_would_overflow_stays(pair):
+    optimizer, _ = pair()
+    train(optimizer, torch.Generator().manual_seed(6), 4)
+    (p, *_) = optimizer.param_groups[0]["params"]
+    before = p.detach().clone()
+    optimizer.param_groups[0]["lr"] = 1e38
+    optimizer.step()
+    with pytest.warns(RuntimeWarning, match="some parameter"):
         optimizer.state_dict()
-    assert same(recorded, plain)
+    assert torch.equal(p, before)
+
+
+@needs_kernels
+def test_counters_are_right_when_warnings_are_errors(pair):
+    optimizer, _ = pair()
+    draws = torch.Generator().manual_seed(7)
+    train(optimizer, draws, 4)
+    train(optimizer, draws, 1, bad=(0,))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning):
+            optimizer.state_dict()
+    assert all(state["step"] == 4 for state in optimizer.state_dict()["state"].values())
 
 
 @on_a_gpu
-def test_recordings_end_with_the_state_they_were_made_for(monkeypatch):
+def test_what_steps_read_may_change(pair):
     """Loaded state, and tensors that are stacked otherwise for a while, are not read where the old ones were."""
-    recorded, plain = pair(monkeypatch)
-    for optimizer in (recorded, plain):
+    ahead, plain = pair()
+    for optimizer in (ahead, plain):
         draws = torch.Generator().manual_seed(4)
         train(optimizer, draws, 8)
         optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
@@ -184,4 +265,13 @@ def test_recordings_end_with_the_state_they_were_made_for(monkeypatch):
             optimizer.step()  # its twin goes alone
         lone.grad = gradient
         train(optimizer, draws, 8)
-    assert same(recorded, plain)
+    assert same(ahead, plain)
+
+
+@on_a_gpu
+def test_gradients_at_new_addresses_are_not_recorded(pair):
+    ahead, plain = pair()
+    for optimizer in (ahead, plain):
+        train(optimizer, torch.Generator().manual_seed(8), 12, kept=[])
+    assert same(ahead, plain)
+    assert recordings(ahead) == 0

@@ -23,24 +23,30 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, warps: int = 4, 
         warps: of a program.
         constants: the ``tl.constexpr`` parameters.
     """
-    # What Triton compiles another binary for: a dtype, an address on a 16-byte boundary, an integer that is 1, a
-    # multiple of 16, or too large for 32 bits. One flat list: pairs and generators take twice as long.
-    key: list[Any] = [id(kernel), warps, *constants.values()]
-    for a in arguments:
-        if isinstance(a, torch.Tensor):
-            key.append(a.dtype)
-            key.append(a.data_ptr() % 16)
-        elif isinstance(a, int):
-            key.append(a if a == 1 else a % 16 == 0)
-            key.append(-(2**31) <= a < 2**31)
-        else:
-            key.append(float)
     device = arguments[0].device
+    key = (id(kernel), device.index, warps, *constants.values(), *_kinds(arguments))
     if device.type == "cuda" and device.index != torch.cuda.current_device():
         with torch.cuda.device_of(arguments[0]):
-            _start((device.index, *key), kernel, grid, arguments, warps, constants)
+            _start(key, kernel, grid, arguments, warps, constants)
     else:
-        _start((device.index, *key), kernel, grid, arguments, warps, constants)
+        _start(key, kernel, grid, arguments, warps, constants)
+
+
+def _kinds(arguments: tuple[Any, ...]) -> list[Any]:
+    """What Triton compiles another binary for: a dtype, an address on a 16-byte boundary, an integer that is 1, a
+    multiple of 16, or too large for 32 bits. One flat list: pairs and generators take twice as long.
+    """
+    kinds: list[Any] = []
+    for a in arguments:
+        if isinstance(a, torch.Tensor):
+            kinds.append(a.dtype)
+            kinds.append(a.data_ptr() % 16 == 0)
+        elif isinstance(a, int):
+            kinds.append("one" if a == 1 else a % 16 == 0)
+            kinds.append(-(2**31) <= a < 2**31)
+        else:
+            kinds.append(float)
+    return kinds
 
 
 def _start(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -137,7 +137,7 @@ def _to_table(dense: torch.Tensor, n: int, p: Pass) -> torch.Tensor:
     return torch.cat(parts, 3).contiguous()
 
 
-@lru_cache(maxsize=64)
+@cache  # recorded launches go on reading it
 def angle_index(wiring: Butterfly, device: torch.device) -> tuple[torch.Tensor, ...]:
     """For each pass, which angle (counted from 1) each place of its table holds; 0 where a pair is missing."""
     numbers = torch.arange(1, wiring.n_rotations + 1, dtype=torch.float64, device=device)[None]

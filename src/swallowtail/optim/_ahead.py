@@ -14,21 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from swallowtail.optim._base import BAD_GRADIENT, BAD_PARAMETER, warn_skipped
 from swallowtail.optim._stack import Stack, State
-
-
-class Pending(NamedTuple):
-    """A step whose outcome is not known yet."""
-
-    states: list[State]
-    flags: Tensor  # pinned; what `Ahead.report` was told, once the event has come
-    event: torch.cuda.Event
-
-    def outcome(self) -> tuple[bool, bool]:
-        """Whether the gradients were usable, and whether the parameters took the step too; waits for it."""
-        self.event.synchronize()
-        usable, taken = self.flags.tolist()
-        return usable, taken
 
 
 class Ahead:
@@ -41,13 +28,9 @@ class Ahead:
         self._heard = torch.ones(2, 2, dtype=torch.bool).pin_memory()
         self._turn = 0
 
-    def serves(self, stacks: Sequence[Stack], device: torch.device) -> bool:
-        return len(stacks) == len(self._rows) and device == self._rows.device
-
     def send(self, stacks: Sequence[Stack]) -> None:
         """The numbers of the next step, and of the same step if the last one turns out not to count."""
-        self._turn = 1 - self._turn
-        rows = [[stack.numbers[:7], stack.numbers_of(stack.t - 1)[:7]] for stack in stacks]
+        rows = [[stack.numbers[:7], stack.numbers_of(max(1, stack.t - 1))[:7]] for stack in stacks]
         self._sent[self._turn, ..., :7] = torch.tensor(rows, dtype=torch.float64)
         self._rows.copy_(self._sent[self._turn], non_blocking=True)
 
@@ -65,10 +48,57 @@ class Ahead:
         """Ask for the report of the step launched last."""
         heard = self._heard[self._turn]
         heard.copy_(self._flags, non_blocking=True)
+        self._turn = 1 - self._turn
         event = torch.cuda.Event()
         event.record()
-        return Pending(states, heard, event)
+        return Pending(self, states, heard, event)
 
     def settled(self) -> None:
         """The host has heard everything: its counters are right."""
         self._flags.fill_(True)
+
+
+class Pending(NamedTuple):
+    """A step whose outcome is not known yet."""
+
+    ahead: Ahead
+    states: list[State]
+    flags: Tensor  # pinned; what `Ahead.report` was told, once the event has come
+    event: torch.cuda.Event
+
+
+class UnderWay:
+    """The steps that were launched and not yet heard of: two while one is being launched, else one at most."""
+
+    def __init__(self) -> None:
+        self._aheads: dict[tuple[int, torch.device], Ahead] = {}
+        self._pending: list[Pending] = []
+
+    def ahead(self, n_stacks: int, device: torch.device) -> Ahead:
+        """For steps of so many stacks there; the same as last time, since recorded steps read what it holds."""
+        if (n_stacks, device) not in self._aheads:
+            self._aheads[n_stacks, device] = Ahead(n_stacks, device)
+        return self._aheads[n_stacks, device]
+
+    def add(self, ahead: Ahead, states: list[State]) -> None:
+        """A step of these states has been launched; hear of the one before."""
+        for state in states:
+            state["step"] += 1
+        self._pending.append(ahead.fetch(states))
+        if len(self._pending) > 1:
+            self._hear(self._pending.pop(0))
+
+    def settle(self) -> None:
+        """Wait for all."""
+        while self._pending:
+            step = self._pending.pop(0)
+            step.ahead.settled()
+            self._hear(step)
+
+    def _hear(self, step: Pending) -> None:
+        step.event.synchronize()
+        usable, taken = step.flags.tolist()
+        for state in step.states if not usable else ():
+            state["step"] -= 1
+        if not taken:
+            warn_skipped(BAD_PARAMETER if usable else BAD_GRADIENT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -116,12 +117,15 @@ BAD_PARAMETER = "some parameter would become NaN or infinite"
 
 
 def warn_skipped(what: str) -> None:
-    """Say that a step was not taken."""
+    """Say that a step was not taken, and where it was asked for."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in ("swallowtail", "torch"):
+        level, frame = level + 1, frame.f_back
     warnings.warn(
-        f"{what}: this step is skipped; parameters and state stay as they were. If it happens often, look for "
-        "the layer that overflows, or lower the learning rate",
+        f"{what}: this step is skipped; parameters stay as they were. If it happens often, look for the layer that "
+        "overflows, or lower the learning rate",
         RuntimeWarning,
-        stacklevel=4,
+        stacklevel=level,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -71,7 +71,7 @@ def jacobi_pass_matrix(moments: Tensor, wiring: Wiring) -> Tensor:
     return torch.cat(angles, -1)
 
 
-@lru_cache(maxsize=64)
+@cache  # recorded launches go on reading it
 def _index_pairs(wiring: Wiring, device: torch.device) -> list[tuple[Tensor, Tensor]]:
     pairs = [torch.from_numpy(layer).to(device) for layer in wiring.layers()]
     return [(layer[:, 0].contiguous(), layer[:, 1].contiguous()) for layer in pairs]

@@ -7,7 +7,7 @@ Imported only where a GPU is used, since Triton takes a while to import.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -129,6 +129,6 @@ def jacobi_pass(samples: Tensor, wiring: Butterfly) -> tuple[Tensor, Tensor]:
     return 0.5 * torch.atan2(2 * cross + 0.0, difference), z  # − 0 would turn the other way than the kernel
 
 
-@lru_cache(maxsize=64)
+@cache  # recorded launches go on reading it
 def _starts(wiring: Butterfly, device: torch.device) -> Tensor:  # shape: (layers + 1,)
     return torch.from_numpy(wiring.offsets).to(device)

@@ -25,7 +25,11 @@ class Replay:
         self._recorded: OrderedDict[Hashable, torch.cuda.CUDAGraph] = OrderedDict()
         self._seen: set[Hashable] = set()
         self._left = PATIENCE
-        self._pool: Any = None  # shared: what recordings need only while they run takes room once
+        # Shared: what recordings need only while they run takes room once, for as long as there are any.
+        self._pool: Any = None
+        self._stream: Any = (
+            None  # of the device they are made on; torch's own is of the first one that recorded
+        )
 
     def __call__(self, key: Hashable, run: Callable[[], None]) -> None:
         """Launch what ``run`` launches; ``key`` says which tensors and constants it uses."""
@@ -40,10 +44,13 @@ class Replay:
             return
         self._left -= 1
         self._pool = self._pool or torch.cuda.graph_pool_handle()
+        self._stream = self._stream or torch.cuda.Stream()
         graph = torch.cuda.CUDAGraph()
         try:
             # Threads of others, such as the one that watches NCCL, go on using the device meanwhile.
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            with torch.cuda.graph(
+                graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
+            ):
                 run()
         except RuntimeError as error:  # recording does no work, so nothing has happened yet
             self._left = 0
@@ -61,3 +68,4 @@ class Replay:
         """Forget the recordings: the tensors they use have been replaced."""
         self._recorded.clear()
         self._seen.clear()
+        self._pool = None  # a pool whose recordings are gone is not used again

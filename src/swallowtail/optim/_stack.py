@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -26,10 +26,6 @@ class Numbers(NamedTuple):
     row: Tensor | None = (
         None  # all of these on the device, and whether they are to be used (1, else 0): (8,), float64
     )
-
-    def scalars(self) -> Sequence[Any]:
-        """ε, factor, lr and kept: numbers, or scalars on the device."""
-        return self[:4] if self.row is None else self.row[:4].unbind()
 
     @classmethod
     def of(cls, state: State, t: int, sizes: tuple[int, int] | None, group: dict[str, Any]) -> Numbers:
@@ -82,8 +78,9 @@ class Stack:
 
     @property
     def constants(self) -> tuple[Hashable, ...]:
-        """What launches are made with, besides tensors."""
-        return self.refit, self.betas, self.group["maximize"], self.group["statistics_decay"]
+        """What launches are made with, besides tensors: who is stacked, and numbers."""
+        members = tuple(map(id, self.params))
+        return members, self.refit, self.betas, self.group["maximize"], self.group["statistics_decay"]
 
     def gradients(self) -> list[Tensor]:
         """Downhill, in the dtype of the moments."""
@@ -125,6 +122,6 @@ def _adam_on_device(stack: Stack, row: Tensor, gradients: list[Tensor]) -> list[
     return update
 
 
-def set_if(row: Tensor | None, target: Tensor, value: Tensor) -> None:
-    """target ← value if the row is to be used (or there is none)."""
-    target.copy_(value if row is None else torch.where(row[7] > 0, value, target))
+def set_if(row: Tensor, target: Tensor, value: Tensor) -> None:
+    """target ← value if the row is to be used."""
+    target.copy_(torch.where(row[7] > 0, value, target))

@@ -80,9 +80,13 @@ def observe(states: list[State], G: Tensor, numbers: Numbers, group: dict[str, A
     """Add the gradients G (B, m, n) to the records of both sides."""
     for index, side in enumerate(SIDES):
         if f"{side}_covariance" in states[0]:
-            for state, seen in zip(states, G @ G.mT if side == "left" else G.mT @ G, strict=True):
+            seen, weight = G @ G.mT if side == "left" else G.mT @ G, 1 - group["statistics_decay"]
+            for state, covariance in zip(states, seen, strict=True):
                 mean = state[f"{side}_covariance"]
-                set_if(numbers.row, mean, torch.lerp(mean, seen, 1 - group["statistics_decay"]))
+                if numbers.row is None:
+                    mean.lerp_(covariance, weight)
+                else:
+                    set_if(numbers.row, mean, torch.lerp(mean, covariance, weight))
         elif f"{side}_sketch" in states[0]:
             for state, gradient in zip(states, G, strict=True):
                 _sketch(gradient, state[f"{side}_sketch"], numbers, index)
@@ -154,6 +158,9 @@ class Bases:
         """Become ``other``, with the same wirings, in place: a recorded step reads tensors where they were."""
         torch._foreach_copy_(self._tensors(), other._tensors())
 
+    def could_take(self, other: Bases) -> bool:
+        return (self.fused is None) == (other.fused is None)
+
     def _tensors(self) -> list[Tensor]:
         angles = [side.angles for side in (self.left, self.right) if side.wiring is not None]
         return angles + (self.fused.tensors if self.fused is not None else [])
@@ -200,9 +207,12 @@ def fusable(like: Tensor, sizes: tuple[int, int]) -> bool:
 def stands_alone(state: State) -> bool:
     """Whether a matrix is better not stacked with others: it has pairs of its own, or is large on a GPU."""
     moments = state["exp_avg"]
-    return (
-        "left_pairs" in state or "right_pairs" in state or fusable(moments, (len(moments), moments.shape[-1]))
-    )
+    return has_pairs(state) or fusable(moments, (len(moments), moments.shape[-1]))
+
+
+def has_pairs(state: State) -> bool:
+    """Whether a side has pairs, which are chosen on the CPU and are others after each fit."""
+    return "left_pairs" in state or "right_pairs" in state
 
 
 def stacked(matrices: list[Tensor]) -> Tensor:  # shape: (B, m, n)

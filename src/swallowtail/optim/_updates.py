@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from swallowtail.optim._stack import Stack, adam
-from swallowtail.optim._two_sided import Bases, carry_over, observe, refit, stacked
+from swallowtail.optim._two_sided import Bases, carry_over, has_pairs, observe, refit, stacked
 
 
 class Updates:
@@ -42,13 +42,15 @@ class Updates:
         new = Bases(stack.states, stack.sizes, stack.group["depth"])
         if old is not None:
             carry_over(old, new, stack.states)
-            if stack.numbers.row is not None and "left_pairs" not in stack.states[0]:
+            if stack.numbers.row is not None and not has_pairs(stack.states[0]) and old.could_take(new):
                 old.take(new)  # recorded steps read them where they are
                 new = old
         key, changed = tuple(map(id, stack.params)), set(map(id, stack.params))
         # Also where these tensors were stacked with others, their bases are of yesterday.
-        for other in [k for k in self._bases if k != key and not changed.isdisjoint(k)]:
+        outdated = [k for k in self._bases if k != key and not changed.isdisjoint(k)]
+        for other in outdated:
             del self._bases[other]
+        if outdated or self._bases.get(key) is not new:
             self._on_replacement()
         self._bases[key] = new
         return new
@@ -79,8 +81,8 @@ def _updated(stack: Stack, gradients: list[Tensor], bases: Bases | None) -> list
     else:
         update = adam(stack, list(bases.into(stacked(gradients)).unbind()))
         update = list(bases.back(stacked(update)).unbind())
-    _, _, lr, kept = stack.numbers.scalars()
-    return [
-        (p.to(u.dtype) * kept - u.reshape(p.shape) * lr).to(p.dtype)
-        for p, u in zip(stack.params, update, strict=True)
-    ]
+    pairs = [(p, u.reshape(p.shape)) for p, u in zip(stack.params, update, strict=True)]
+    if row is None:
+        lr, kept = stack.numbers.lr, stack.numbers.kept
+        return [torch.add(p.to(u.dtype) * kept, u, alpha=-lr).to(p.dtype) for p, u in pairs]
+    return [(p.to(u.dtype) * row[3] - u * row[2]).to(p.dtype) for p, u in pairs]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch.optim.optimizer import ParamsT
 
 from swallowtail import _checks
 from swallowtail.kernels import select_backend
-from swallowtail.optim._ahead import Ahead, Pending
+from swallowtail.optim._ahead import Ahead, UnderWay
 from swallowtail.optim._base import (
     BAD_GRADIENT,
     BAD_PARAMETER,
@@ -26,7 +27,7 @@ from swallowtail.optim._base import (
 )
 from swallowtail.optim._replay import Replay
 from swallowtail.optim._stack import SIDES, Stack, State
-from swallowtail.optim._two_sided import Q_KINDS, kind_of, matrix_shape, new_side, stands_alone
+from swallowtail.optim._two_sided import Q_KINDS, has_pairs, kind_of, matrix_shape, new_side, stands_alone
 from swallowtail.optim._updates import Updates
 
 
@@ -51,7 +52,7 @@ class GivensAdam(GivensOptimizer):
 
     Args:
         params: parameters or groups.
-        lr: η.
+        lr: η; a tensor on a GPU makes every step wait for it.
         betas: β₁, β₂.
         eps: ε.
         weight_decay: λ, decoupled.
@@ -123,17 +124,17 @@ class GivensAdam(GivensOptimizer):
         self._forget()
 
     def __getstate__(self) -> dict[str, Any]:
-        self._settle()
+        self._under_way.settle()
         return super().__getstate__()
 
     def state_dict(self) -> dict[str, Any]:
         """As `Optimizer.state_dict`, after waiting for steps that are under way."""
-        self._settle()
+        self._under_way.settle()
         return super().state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """As `GivensOptimizer.load_state_dict`; the bases are built anew from what was loaded."""
-        self._settle()
+        self._under_way.settle()
         super().load_state_dict(state_dict)
         self._forget()
 
@@ -141,9 +142,11 @@ class GivensAdam(GivensOptimizer):
         """Drop what is derived from the state, and not copied with it."""
         self._replay = Replay()
         self._updates = Updates(on_replacement=self._replay.clear)
-        self._ahead: Ahead | None = None
-        self._pending: list[Pending] = []  # steps whose outcome is not known, at most two
-        self._last: tuple[Hashable, list[Stack]] = (None, [])  # of those: where their tensors lie
+        self._under_way = UnderWay()
+        self._last: tuple[Hashable, list[Stack]] = (
+            None,
+            [],
+        )  # launched ahead: where its tensors lie, its stacks
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:
@@ -160,9 +163,12 @@ class GivensAdam(GivensOptimizer):
             return loss
         places = self._places(params)
         if places is None:
-            self._settle()
+            self._under_way.settle()
+            self._last = (None, [])
             self._step_now(active, gradients)
-        else:
+            return loss
+        device = params[0].device
+        with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
             self._step_ahead(active, gradients, places)
         return loss
 
@@ -180,42 +186,31 @@ class GivensAdam(GivensOptimizer):
         for state in _states(stacks):
             state["step"] += 1
         if float(largest_norm(new)) < norm_limit(new):
-            torch._foreach_copy_([p for stack in stacks for p in stack.params], new)
+            torch._foreach_copy_(_params(stacks), new)
         else:
             warn_skipped(BAD_PARAMETER)
 
     def _step_ahead(self, active: list[list[Tensor]], gradients: list[Tensor], places: Hashable) -> None:
         """Launch a step, then see what came of the last one; see `_ahead`."""
         if places != self._last[0]:
-            self._settle()
+            self._under_way.settle()
             self._last = (places, self._stacks(active))
         stacks = self._last[1]
         for stack in stacks:
             stack.count()
         if any(stack.refit for stack in stacks):
             # Counters decide on this, so they must be right; and kernels that fit do not look at the gradients.
-            self._settle()
+            self._under_way.settle()
             if not _usable(gradients):
                 return
             for stack in stacks:
                 stack.count()
-        device = gradients[0].device
-        if self._ahead is None or not self._ahead.serves(stacks, device):
-            self._ahead = Ahead(len(stacks), device)
-            self._replay.clear()
-        ahead = self._ahead
+        ahead = self._under_way.ahead(len(stacks), gradients[0].device)
         ahead.send(stacks)
-        key = (places, *(stack.constants for stack in stacks))
+        key = (places, id(ahead), *(stack.constants for stack in stacks))
         self._replay(key, lambda: self._launched(stacks, gradients, ahead))
-        states = _states(stacks)
-        torch.autograd.graph.increment_version(
-            [p for stack in stacks for p in stack.params]
-        )  # a replay does not
-        for state in states:
-            state["step"] += 1
-        self._pending.append(ahead.fetch(states))
-        if len(self._pending) > 1:
-            self._conclude(self._pending.pop(0))
+        torch.autograd.graph.increment_version(_params(stacks))  # replaying does not
+        self._under_way.add(ahead, _states(stacks))
 
     def _launched(self, stacks: list[Stack], gradients: list[Tensor], ahead: Ahead) -> None:
         """A whole step on the device, which only it knows to be taken."""
@@ -224,24 +219,9 @@ class GivensAdam(GivensOptimizer):
             stack.numbers = stack.numbers._replace(row=row)
         new = self._updates.all(stacks)
         taken = usable & (largest_norm(new) < norm_limit(new))
-        for p, value in zip((p for stack in stacks for p in stack.params), new, strict=True):
+        for p, value in zip(_params(stacks), new, strict=True):
             torch.where(taken, value, p, out=p.detach())
         ahead.report(usable, taken)
-
-    def _settle(self) -> None:
-        """Wait for the steps under way."""
-        while self._pending:
-            if not self._conclude(self._pending.pop(0)) and self._ahead is not None:
-                self._ahead.settled()
-
-    def _conclude(self, step: Pending) -> bool:
-        """See what came of a step; False if it did not count."""
-        usable, taken = step.outcome()
-        if not taken:
-            warn_skipped(BAD_PARAMETER if usable else BAD_GRADIENT)
-        for state in step.states if not usable else ():
-            state["step"] -= 1
-        return usable
 
     def _places(self, params: list[Tensor]) -> Hashable | None:
         """Where the tensors lie that a step reads; None where it cannot be launched without waiting."""
@@ -249,10 +229,11 @@ class GivensAdam(GivensOptimizer):
         for p in params:
             state = self.state.get(p)
             # A first step is like no other, and pairs are chosen on the CPU.
-            if not state or not p.is_cuda or p.device != params[0].device or "left_pairs" in state:
+            if not state or not p.is_cuda or p.device != params[0].device or has_pairs(state):
                 return None
             g = dense_gradient(p)
-            places.append((p.data_ptr(), g.data_ptr(), g.dtype, g.stride(), state["exp_avg"].data_ptr()))
+            kept = (value.data_ptr() for value in state.values())
+            places.append((p.data_ptr(), p.stride(), g.data_ptr(), g.dtype, g.stride(), *kept))
         return tuple(places) if select_backend(params[0]) == "gpu" else None
 
     def _stacks(self, active: list[list[Tensor]]) -> list[Stack]:
@@ -293,6 +274,10 @@ def _usable(gradients: list[Tensor]) -> bool:
         return True
     warn_skipped(BAD_GRADIENT)
     return False
+
+
+def _params(stacks: list[Stack]) -> list[Tensor]:
+    return [p for stack in stacks for p in stack.params]
 
 
 def _states(stacks: list[Stack]) -> list[State]:
