@@ -261,3 +261,17 @@ def test_only_operators_are_saved(tmp_path):
     ):
         save(np.eye(3), tmp_path / "a")
     assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_loading_to_a_device_that_is_not_there(tmp_path):
+    Q, _ = operators(Butterfly(4), torch.float32)
+    save(Q, tmp_path / "q.safetensors")
+    with pytest.raises(RuntimeError, match="device='cpu'"):
+        load(tmp_path / "q.safetensors", device="cuda")
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_dtype_may_come_first(dtype):
+    for operator in operators(Butterfly(4), torch.float64):
+        assert operator.to(dtype).dtype == operator.to(dtype=dtype).dtype == dtype

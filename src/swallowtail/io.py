@@ -103,6 +103,9 @@ def _wiring(header: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Wiring:
 
 def read(path: str | os.PathLike[str], device: Any = "cpu") -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     """The tensors and the metadata of a safetensors file; ValueError if it is none."""
+    device = torch.device(device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise RuntimeError(f"load: expected a device that is there, got {device}; try device='cpu'")
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118 (not a dict)

@@ -148,3 +148,25 @@ def test_asymmetry_of_products_is_said(scale):
         found = problem(lambda X: A @ X, 3)
     np.testing.assert_array_equal(found.dense, (A + A.T) / 2)
     warn_asymmetry(1e-9)
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc], ids=str)
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_sparse_tensors(layout):
+    found = problem(torch.from_numpy(H).float().to_sparse(layout=layout))
+    assert np.array_equal(found.dense, H)
+    assert found.sparse.nnz == 7
+    assert found.dtype == torch.float32
+
+
+def test_sparse_matrices_keep_their_dtype_and_its_rounding():
+    nearly = H.astype(np.float32)
+    nearly[0, 1] *= 1 + 2**-23
+    assert problem(sp.csr_array(nearly)).dtype == torch.float32
+    with pytest.raises(ValueError, match="symmetric"):
+        problem(sp.csr_array(nearly.astype(np.float64)))
+
+
+def test_pairs_in_rows_get_a_hint():
+    with pytest.warns(UserWarning, match="in columns: try X.T"):
+        warn_asymmetry(0.5)

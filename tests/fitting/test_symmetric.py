@@ -381,13 +381,15 @@ def test_target_angle_out_of_reach_says_so():
     assert "1.0° was not reached" in result.message
 
 
-@pytest.mark.parametrize("arguments", [{}, {"method": "sgd", "epochs": 10**6}, {"wiring": "butterfly"}])
+@pytest.mark.parametrize(
+    "arguments", [{"depth": 4}, {"method": "sgd", "epochs": 10**6}, {"wiring": "butterfly", "depth": 4}]
+)
 def test_max_seconds(arguments):
     fit_symmetric(H, **arguments | ({"epochs": 1} if "epochs" in arguments else {}))  # compiled
     n = 64 if "epochs" in arguments else 256  # Algorithm 1 looks at the clock once an epoch
     A = st.random_symmetric(n, 20, 0)
     begin = time.process_time()
-    result = fit_symmetric(A, n_rotations=16 * n, max_seconds=0.2, **arguments)
+    result = fit_symmetric(A, max_seconds=0.2, **arguments)
     assert time.process_time() - begin < 3.0
     assert result.status == "time"
     assert result.angle < error_angle(A, np.eye(n))
@@ -558,3 +560,39 @@ def test_a_fit_that_wins_says_so():
     assert ranked
     assert all(rival.angle > result.angle for rival in ranked)
     assert "at equal floats" not in result.message or "Better" in result.message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"wiring": "butterfly", "n_rotations": 5}, "n_rotations: expected 12"),
+        ({"method": "sgd", "n_rotations": 5}, "n_rotations: expected 12"),
+        ({"method": "recovery", "depth": 2, "n_rotations": 12}, "n_rotations: expected 24"),
+        ({"method": "sgd", "wiring": "pairs"}, "fixed wiring"),
+        ({"method": "pairs", "wiring": "butterfly"}, "chooses pairs"),
+        ({"method": "hybrid", "wiring": st.Butterfly(8)}, "chooses pairs"),
+        ({"target_angle": 0}, "above 0 and below 90"),
+    ],
+)
+def test_requests_that_contradict_themselves(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        fit_symmetric(st.random_symmetric(8, 2, 0), **arguments)
+
+
+def test_what_goes_together_is_accepted():
+    A = st.random_symmetric(8, 2, 0)
+    for arguments in (
+        {"wiring": "butterfly"},
+        {"method": "sgd", "epochs": 1},
+        {"method": "sgd", "wiring": st.Butterfly(8)},
+    ):
+        assert fit_symmetric(A, n_rotations=12, **arguments).operator.rotation.n_rotations == 12
+
+
+def test_an_estimate_without_products_of_its_own_claims_no_interval():
+    """On a flat spectrum few products say little, and what they say of themselves is too good."""
+    A = np.cov(np.random.default_rng(0).standard_normal((40, 80)))
+    for source in (lambda X: A @ X, (np.eye(40)[:, :12], A[:, :12])):
+        result = fit_symmetric(source, None if isinstance(source, tuple) else 40, max_products=12)
+        assert result.angle_interval == (0.0, 180.0)
+        assert "unconfirmed" in str(result)

@@ -234,3 +234,17 @@ def test_a_bad_group_is_not_added():
     with pytest.raises(ValueError, match="lr"):
         optimizer.add_param_group({"params": torch.nn.Parameter(torch.ones(3)), "lr": -1.0})
     assert len(optimizer.param_groups) == 1
+
+
+def test_a_skipped_step_is_reported_where_it_was_asked_for():
+    p = torch.nn.Parameter(torch.ones(3))
+    p.grad = torch.full((3,), float("nan"))
+    optimizer = GivensAdam([p])
+    with pytest.warns(RuntimeWarning, match="skipped") as seen:
+        optimizer.step()
+    assert seen[0].filename == __file__
+
+
+def test_bounds_of_numbers_are_readable():
+    with pytest.raises(ValueError, match=r"betas\[0\]: expected a finite number ≥ 0 and < 1, got 1"):
+        GivensAdam([torch.nn.Parameter(torch.ones(1))], betas=(1.0, 0.9))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import OptimizeResult, minimize, rosen, rosen_der
+from scipy.optimize import OptimizeResult, OptimizeWarning, minimize, rosen, rosen_der
 
 from swallowtail import SymmetricOperator
 from swallowtail.optim import GivensLBFGS, minimize_givens
@@ -261,3 +261,10 @@ def test_groups_must_agree():
     a, b = (torch.nn.Parameter(torch.ones(2)) for _ in range(2))
     with pytest.raises(ValueError, match="same in all groups"):
         GivensLBFGS([{"params": [a]}, {"params": [b], "lr": 0.5}])
+
+
+def test_options_as_scipys_own_methods_take_them(capsys):
+    minimize(rosen, ROSEN, jac=rosen_der, method=minimize_givens, options={"disp": True})
+    assert "iterations" in capsys.readouterr().out
+    with pytest.warns(OptimizeWarning, match="Unknown solver options: eps"):
+        minimize(rosen, ROSEN, jac=rosen_der, method=minimize_givens, options={"eps": 1e-8})

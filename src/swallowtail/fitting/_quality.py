@@ -16,6 +16,7 @@ from swallowtail.metrics import column_angles, error_angle_interval, relative_er
 from swallowtail.operators import SymmetricOperator
 from swallowtail.wiring import Wiring
 
+UNKNOWN = (0.0, 180.0)  # the interval of an angle that nothing independent was measured for
 MADE_UP = 100  # pairs for an estimate where no product was kept for it
 
 
@@ -88,12 +89,15 @@ def estimated(
 ) -> FitResult:
     """Quality from held-out products if there are any, otherwise on pairs made up from the completion."""
     Z, HZ = checks
-    source = "the pairs themselves (optimistic)"
+    source, known = "the pairs themselves (optimistic)", False
     if problem.pairs is None:
-        source = f"{Z.shape[1]} products kept for it"
+        source, known = f"{Z.shape[1]} products kept for it", True
     if Z.shape[1] == 0:
         Z, HZ = _made_up_pairs(fit.completion, problem.n, ask.seed + 1)
-        source = "the completion of the same products and what it seems to miss (rough)"
+        source, known = (
+            "the completion of the same products and what it seems to miss (rough, often too low)",
+            False,
+        )
     angle, error = _on_pairs(operator, Z, HZ)
     found = []
     for name, cut, r, equal in rival_forms.factor_rivals(fit.completion, operator):
@@ -104,7 +108,7 @@ def estimated(
     return FitResult(
         operator=operator.to(problem.device, problem.dtype),
         angle=angle[0],
-        angle_interval=(angle[1], angle[2]),
+        angle_interval=(angle[1], angle[2]) if known else UNKNOWN,
         relative_error=error,
         n_products=used,
         seconds=ask.watch.seconds,
@@ -135,7 +139,7 @@ def _on_pairs(operator: Any, X: np.ndarray, Y: np.ndarray) -> tuple[tuple[float,
     """Mean angle with a rough interval, and relative error, on given pairs."""
     B = operator @ X
     angles = column_angles(B, Y)
-    half = 1.96 * angles.std(ddof=1) / len(angles) ** 0.5 if len(angles) > 1 else 90.0
+    half = float(1.96 * angles.std(ddof=1) / len(angles) ** 0.5) if len(angles) > 1 else 90.0
     mean = float(angles.mean())
     error = relative_error(Y, B).mean
     return (mean, max(0.0, mean - half), min(180.0, mean + half)), error

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.sparse import issparse
+from scipy.sparse import coo_array, issparse
 
 from swallowtail import _checks
 from swallowtail.metrics import as_product
@@ -39,8 +39,9 @@ def as_problem(H: Any, n: int | None, symmetrize: bool, max_products: int | None
         if X.ndim != 2 or X.shape != Y.shape or X.size == 0:
             raise ValueError(f"pairs: expected X and Y of one shape (n, m), got {X.shape} and {Y.shape}")
         problem = Problem(len(X), pairs=(X, Y), dtype=_dtype(H[0]), device=_device(H[0]))
-    elif issparse(H):
-        problem = _sparse(H, symmetrize)
+    elif issparse(H) or (isinstance(H, torch.Tensor) and H.layout is not torch.strided):
+        problem = _sparse(H if issparse(H) else _scipy_sparse(H), symmetrize)
+        problem.dtype, problem.device = _dtype(H), _device(H)
     elif isinstance(H, (torch.Tensor, np.ndarray, list, tuple)):
         dense = symmetric_matrix(_float64("H", H), _eps(H), symmetrize)
         problem = Problem(len(dense), dense=dense, dtype=_dtype(H), device=_device(H))
@@ -73,16 +74,21 @@ def _sparse(H: Any, symmetrize: bool) -> Problem:
     if not np.isfinite(csr.data).all():
         raise ValueError("H: expected finite numbers, got NaN or infinity in a sparse matrix")
     if csr.shape[0] <= DENSE_SPARSE:
-        dense = symmetric_matrix(csr.toarray(), np.finfo(np.float64).eps, symmetrize)
+        dense = symmetric_matrix(csr.toarray(), _eps(H), symmetrize)
         return Problem(len(dense), dense=dense, sparse=csr)
     gap = abs(csr - csr.T).max()
-    if gap > 1e-13 * abs(csr).max() and not symmetrize:
+    if gap > 512 * _eps(H) * abs(csr).max() and not symmetrize:
         raise ValueError(
             f"H: expected a symmetric matrix, got entries {gap:.3g} apart from their mirror images; "
             "try symmetrize=True to fit (H + Hᵀ)/2"
         )
     csr = ((csr + csr.T) / 2).tocsr()
     return Problem(csr.shape[0], product=lambda X: csr @ X, sparse=csr)
+
+
+def _scipy_sparse(H: torch.Tensor) -> Any:
+    coo = H.detach().cpu().to_sparse_coo().coalesce()
+    return coo_array((coo.values().numpy(), tuple(coo.indices().numpy())), shape=tuple(coo.shape))
 
 
 def _from_products(H: Any, n: int | None, max_products: int | None) -> Problem:
@@ -113,9 +119,14 @@ def _from_products(H: Any, n: int | None, max_products: int | None) -> Problem:
 def warn_asymmetry(asymmetry: float, stacklevel: int = 4) -> None:
     """A product function is not known to be symmetric; say by how much it fails to be."""
     if asymmetry > 1e-6:
+        hint = (
+            "; vectors are expected in columns: try X.T and Y.T if yours are in rows"
+            if asymmetry > 0.1
+            else ""
+        )
         warnings.warn(
             f"the products are not those of a symmetric matrix: antisymmetric part {asymmetry:.2g} of the "
-            "whole; the symmetric part is fitted",
+            f"whole; the symmetric part is fitted{hint}",
             stacklevel=stacklevel,  # the caller of fit_symmetric
         )
 

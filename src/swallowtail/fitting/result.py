@@ -31,7 +31,7 @@ class FitResult:
 
     operator: Any  # a SymmetricOperator or HybridOperator; of fit_rotation, a Rotation or a SignedRotation
     angle: float  # degrees: mean angle between operator @ x and H @ x, the paper's measure
-    angle_interval: tuple[float, float]  # 95 % confidence
+    angle_interval: tuple[float, float]  # 95 % confidence; 0 to 180 where nothing independent was measured
     relative_error: float  # ‖H − operator‖_F / ‖H‖_F
     n_products: int  # columns H was multiplied with; 0 if its entries were read
     seconds: float
@@ -56,8 +56,9 @@ class FitResult:
     def __str__(self) -> str:
         label = "angle (estimate)" if self.estimated else "angle"
         low, high = self.angle_interval
+        interval = "unconfirmed" if high - low >= 180 else f"{low:.2f} … {high:.2f}"
         lines = [
-            f"{self.method}: {label} {self.angle:.2f}° ({low:.2f} … {high:.2f}), relative error "
+            f"{self.method}: {label} {self.angle:.2f}° ({interval}), relative error "
             f"{self.relative_error:.4f}, {self.seconds:.2f} s, {self.n_products} products, {self.status}",
             f"{'form':34s} {'angle':>7s} {'rel. error':>10s} {'floats':>9s} {'bytes':>10s} {'mult-adds':>10s}"
             "  equal",

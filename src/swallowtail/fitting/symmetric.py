@@ -10,7 +10,8 @@ import torch
 
 from swallowtail import _checks
 from swallowtail.fitting._checkpoint import Checkpoint
-from swallowtail.fitting._quality import Ask, Candidate, estimated, measured
+from swallowtail.fitting._quality import UNKNOWN, Ask, Candidate, estimated, measured
+from swallowtail.fitting._request import check_request, check_wiring
 from swallowtail.fitting._watch import Watch
 from swallowtail.fitting.butterfly import fit_butterfly
 from swallowtail.fitting.hybrid import HybridFit, fit_hybrid
@@ -24,8 +25,6 @@ from swallowtail.metrics import error_angle
 from swallowtail.operators import HybridOperator, Rotation, SymmetricOperator
 from swallowtail.wiring import Butterfly, Wiring
 
-METHODS = ("auto", "pairs", "butterfly", "recovery", "hybrid", "sgd", "products")
-TARGETS = ("matrix", "inverse", "likelihood")
 MOST_ROUNDS = 16  # of the paper's budget, when a target angle decides how many rotations there will be
 TRIES = 6  # fits to reach a target angle; one or two do
 EXACT = 1e-6  # relative error below which H lies in the class
@@ -55,7 +54,7 @@ def fit_symmetric(
     Args:
         H: a dense tensor or array; a scipy sparse matrix; anything with ``@`` on columns (a scipy
             LinearOperator, an operator of linear_operator, curvlinops, PyLops, or of this package); a
-            function of columns (n, k); or a tuple of pairs (X, Y = HX), each (n, m).
+            function of columns, NumPy (n, k) in float64; or a tuple of pairs (X, Y = HX), each (n, m).
         n: dimension, needed for a plain function.
         n_rotations: the budget K; by default n⌈lg n⌉/2 · depth, the paper's.
         wiring: "auto" fits the forms that make sense at this budget and keeps the best; "butterfly"; "pairs"
@@ -84,28 +83,14 @@ def fit_symmetric(
     >>> result.status, sorted(result.operator.eigenvalues.tolist())
     ('exact', [1.0, 3.0])
     """
-    _checks.choice("method", method, METHODS)
-    _checks.choice("target", target, TARGETS)
-    depth = _checks.integer("depth", depth, at_least=1)
-    if not isinstance(wiring, Wiring):
-        _checks.choice("wiring", wiring, ("auto", "butterfly", "pairs"))
-    if max_products is not None:
-        max_products = _checks.integer("max_products", max_products, at_least=1)
-    if max_seconds is not None and not max_seconds > 0:
-        raise ValueError(f"max_seconds: expected a number > 0, got {max_seconds}")
-    if target_angle is not None and not 0 < target_angle < 90:
-        raise ValueError(f"target_angle: expected degrees between 0 and 90, got {target_angle}")
-    if options and method == "auto":
-        raise TypeError(f"expected options only with a method asked for by name, got {sorted(options)}")
-
+    depth = check_request(method, target, wiring, depth, max_products, max_seconds, target_angle, options)
     with Watch(progress, max_seconds) as watch:
         problem = as_problem(H, n, symmetrize, max_products)
         budget = default_budget(problem.n, depth) if n_rotations is None else n_rotations
         if n_rotations is None and target_angle is not None:
             budget *= MOST_ROUNDS  # as few as it takes are kept
         budget = _checks.integer("n_rotations", budget, at_least=0)
-        if isinstance(wiring, Wiring) and wiring.n != problem.n:
-            raise ValueError(f"wiring: expected one on n = {problem.n} coordinates, got {wiring!r}")
+        check_wiring(method, wiring, depth, problem.n, n_rotations)
         arguments = (budget, wiring, depth, method, target, target_angle, seed, options)
         saved = Checkpoint(checkpoint, problem, arguments)
         ask = Ask(budget, wiring, depth, method, target, target_angle, seed, options, watch, saved)
@@ -307,7 +292,7 @@ def _by_sgd(problem: Problem, ask: Ask, max_products: int | None) -> FitResult:
     return FitResult(
         operator=operator.to(problem.device, problem.dtype),
         angle=last.angle,
-        angle_interval=(0.0, 180.0),
+        angle_interval=UNKNOWN,
         relative_error=last.loss**0.5,
         n_products=fit.n_products,
         seconds=ask.watch.seconds,

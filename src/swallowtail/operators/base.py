@@ -108,6 +108,11 @@ class Operator:
         return act(X.mT).mT
 
 
+def place(device: Any, dtype: torch.dtype | None) -> tuple[Any, torch.dtype | None]:
+    """The arguments of ``to``; a dtype may come first, as with tensors."""
+    return (None, device) if isinstance(device, torch.dtype) else (device, dtype)
+
+
 def _incoming(name: str, value: Any, operator: Operator) -> tuple[torch.Tensor, Any]:
     """The argument as a tensor, and the function that turns the result into the caller's kind."""
     if isinstance(value, torch.Tensor):

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from swallowtail import _checks
-from swallowtail.operators.base import Operator
+from swallowtail.operators.base import Operator, place
 from swallowtail.operators.rotation import Rotation
 from swallowtail.operators.symmetric import SymmetricOperator
 
@@ -81,6 +81,7 @@ class HybridOperator(Operator):
 
     def to(self, device: Any = None, dtype: torch.dtype | None = None) -> HybridOperator:
         """The same operator on another device or in another dtype."""
+        device, dtype = place(device, dtype)
         basis, weights = (t.to(device=device, dtype=dtype) for t in (self.basis, self.weights))
         return HybridOperator(self.symmetric.to(device, dtype), basis, weights)
 

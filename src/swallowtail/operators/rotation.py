@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from swallowtail import _checks, kernels, ops
-from swallowtail.operators.base import Operator
+from swallowtail.operators.base import Operator, place
 from swallowtail.wiring import Butterfly, Wiring
 
 
@@ -117,6 +117,7 @@ class Rotation(Operator):
 
     def to(self, device: Any = None, dtype: torch.dtype | None = None) -> Rotation:
         """The same rotation on another device or in another dtype."""
+        device, dtype = place(device, dtype)
         return Rotation(self.wiring, self.angles.to(device=device, dtype=dtype))
 
     def to_sparse_factors(self) -> list[Any]:

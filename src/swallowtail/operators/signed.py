@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from swallowtail import _checks
-from swallowtail.operators.base import Operator
+from swallowtail.operators.base import Operator, place
 from swallowtail.operators.rotation import Rotation
 
 
@@ -69,6 +69,7 @@ class SignedRotation(Operator):
 
     def to(self, device: Any = None, dtype: torch.dtype | None = None) -> SignedRotation:
         """The same operator on another device or in another dtype."""
+        device, dtype = place(device, dtype)
         return SignedRotation(self.rotation.to(device, dtype), self.signs.to(device=device, dtype=dtype))
 
     def to_sparse_factors(self) -> list[Any]:

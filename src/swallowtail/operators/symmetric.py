@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from swallowtail import _checks, kernels, ops
-from swallowtail.operators.base import Operator
+from swallowtail.operators.base import Operator, place
 from swallowtail.operators.rotation import Rotation, count_multiply_adds
 from swallowtail.wiring import Butterfly
 
@@ -68,6 +68,7 @@ class SymmetricOperator(Operator):
 
     def to(self, device: Any = None, dtype: torch.dtype | None = None) -> SymmetricOperator:
         """The same operator on another device or in another dtype."""
+        device, dtype = place(device, dtype)
         return SymmetricOperator(
             self.rotation.to(device, dtype), self.eigenvalues.to(device=device, dtype=dtype)
         )

@@ -77,13 +77,11 @@ def number(
         x = float(value)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name}: expected a number, got {value!r}") from error
-    if not math.isfinite(x) or (above is not None and x <= above) or x >= below:
-        low = "" if above is None else f" > {above:g}"
-        high = "" if below == math.inf else f" and < {below:g}"
-        raise ValueError(f"{name}: expected a finite number{low}{high}, got {x:g}")
-    if at_least is not None and x < at_least:
-        high = "" if below == math.inf else f" and < {below:g}"
-        raise ValueError(f"{name}: expected a finite number ≥ {at_least:g}{high}, got {x:g}")
+    low = f" > {above:g}" if above is not None else f" ≥ {at_least:g}" if at_least is not None else ""
+    wanted = " and".join(part for part in (low, "" if below == math.inf else f" < {below:g}") if part)
+    too_small = (above is not None and x <= above) or (at_least is not None and x < at_least)
+    if not math.isfinite(x) or too_small or x >= below:
+        raise ValueError(f"{name}: expected a finite number{wanted}, got {x:g}")
 
 
 def dense_gradient(p: Tensor) -> Tensor:

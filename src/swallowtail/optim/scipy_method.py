@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import OptimizeResult, approx_fprime
+from scipy.optimize import OptimizeResult, OptimizeWarning, approx_fprime
 from scipy.sparse.linalg import LinearOperator
 
 from swallowtail import _checks
@@ -47,6 +48,8 @@ def minimize_givens(
     refresh: int = 1,
     damping: float = 0.03,
     gate_decay: float = 0.9,
+    disp: bool = False,
+    **unknown: Any,
 ) -> OptimizeResult:
     """L-BFGS with a learned H₀ (see `GivensLBFGS`) in float64, called through SciPy:
 
@@ -61,6 +64,8 @@ def minimize_givens(
         gtol: stop when no gradient entry is larger; ``tol`` sets it.
         ftol: stop when neither x nor the value changed by more.
         preconditioner, refresh, damping, gate_decay: as in `GivensLBFGS`.
+        disp: print how it ended.
+        unknown: options of other methods; a warning, as SciPy's own methods give.
 
     Returns:
         An OptimizeResult; ``hess_inv`` is a LinearOperator, the L-BFGS matrix over the learned H₀.
@@ -69,6 +74,8 @@ def minimize_givens(
     >>> minimize(rosen, [1.3, 0.7, 0.8], jac=rosen_der, method=minimize_givens).x.round(4).tolist()
     [1.0, 1.0, 1.0]
     """
+    if unknown:
+        warnings.warn(f"Unknown solver options: {', '.join(sorted(unknown))}", OptimizeWarning, stacklevel=3)
     if bounds is not None or np.size(constraints):
         raise ValueError(
             "expected neither bounds nor constraints, got some; try method='L-BFGS-B' or 'SLSQP'"
@@ -96,6 +103,10 @@ def minimize_givens(
     )
     memory = new_memory(torch.from_numpy(x), maxcor)
     end = minimize(objective, torch.from_numpy(x), f, g, memory, settings, _stopper(callback))
+    if disp:
+        print(
+            f"{end.message}: f = {end.f:g} after {end.n_iterations} iterations, {objective.n_evaluations} evaluations"
+        )
     return OptimizeResult(
         x=end.x.numpy(),
         fun=end.f,
