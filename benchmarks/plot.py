@@ -82,7 +82,15 @@ def table() -> None:
             if r["us_50"]:
                 spread = f"{float(r['us_20']):.4g} … {float(r['us_80']):.4g}"
                 over = f"{float(r['over_copy']):.2f}" if r["over_copy"] not in ("", "nan") else ""
-                cells = (r["suite"], r["n"], r["contender"], f"{float(r['us_50']):.4g}", spread, over)
+                threads = f", {r['threads']} threads" if r["suite"] == "threads" else ""
+                cells = (
+                    r["suite"],
+                    r["n"],
+                    r["contender"] + threads,
+                    f"{float(r['us_50']):.4g}",
+                    spread,
+                    over,
+                )
                 lines.append("| " + " | ".join(cells) + " |")
         lines.append("")
     (DOCS / "kernels.md").write_text("\n".join(lines))

