@@ -161,6 +161,6 @@ def test_missing_extra_is_named(tmp_path, monkeypatch):
         raise ImportError(f"No module named {name!r}")
 
     monkeypatch.setattr(datasets, "import_module", refuse)
-    for function in (datasets.digits_covariance, datasets.mnist_images):
-        with pytest.raises(ImportError, match=r"pip install swallowtail\[sklearn\]"):
+    for function, extra in ((datasets.digits_covariance, "sklearn"), (datasets.mnist_images, "bench")):
+        with pytest.raises(ImportError, match=rf"pip install swallowtail\[{extra}\]"):
             function()
