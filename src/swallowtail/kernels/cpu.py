@@ -215,5 +215,5 @@ def _pairs_rows(wiring: Pairs, action: str, c: Coefficients) -> Rows:
     scaled = action == "symmetric" or (c.scaled and action != "unscaled")
     pairs, T, P, plain = wiring.pairs, c.T, c.P, c.plain
     return lambda x, y, count: cpu_pairs.run(
-        x, y, count, n, mode, scaled, pairs, T, P, plain, diagonal, tile(n if count > 1 else 0, number)
+        x, y, count, n, mode, scaled, pairs, T, P, plain, diagonal, tile(n if count > 1 else 0, number, count)
     )

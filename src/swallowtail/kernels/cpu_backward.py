@@ -125,7 +125,7 @@ def _pairs(wiring: Pairs, c: Coefficients, batches: Batches, transpose: bool, ou
     def rows(start: int, stop: int) -> np.ndarray:
         total = np.zeros(wiring.n_rotations)
         at = [p + start * row for p in pointers]
-        y, g = tile(n, number), tile(n, number)
+        y, g = (tile(n, number, stop - start) for _ in range(2))
         kernel(*at, stop - start, n, transpose, wiring.pairs, c.T, c.P, y, g, total)
         return total
 

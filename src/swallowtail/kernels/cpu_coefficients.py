@@ -25,12 +25,13 @@ def aligned(shape: tuple[int, ...], number: Any) -> np.ndarray:
     return torch.empty(shape, dtype=_TORCH[np.dtype(number)]).numpy()
 
 
-def tile(n: int, number: np.dtype) -> np.ndarray:
-    """Room for n features of a few registers of vectors; zeros, because lanes past the end of a batch are computed
-    too and must not meet slow or trapping numbers.
+def tile(n: int, number: np.dtype, count: int = 1) -> np.ndarray:
+    """Room for n features of a few registers of vectors, ``count`` in all; zeros where those do not fill the last
+    one: lanes past the end are computed too and must not meet slow or trapping numbers.
     """
     out = aligned((n, simd_rows.ROW_REGISTERS * simd.lanes(number.itemsize * 8)), number)
-    out[:] = 0
+    if count % out.shape[1]:
+        out[:] = 0
     return out
 
 

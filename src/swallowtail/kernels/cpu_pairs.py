@@ -9,6 +9,7 @@ from __future__ import annotations
 from swallowtail.kernels._numba import njit
 from swallowtail.kernels.simd import as_row
 from swallowtail.kernels.simd_rows import (
+    ROW_REGISTERS,
     rotate_rows,
     rotate_rows_plain,
     scale_row,
@@ -45,7 +46,7 @@ def pack(cos, sin, pairs, fast, tiny_cos, tiny_scale, T, P, S, plain):
 def run(x, y, count, n, mode, scaled, pairs, T, P, plain, diagonal, tile):
     """Y = Qᵀ X (DOWN), Q X (UP) or Q D Qᵀ X (SYMMETRIC) on ``count`` rows of n numbers at addresses x, y."""
     size, width = tile.itemsize, tile.shape[1]
-    lanes = width // 2
+    lanes = width // ROW_REGISTERS
     few = max(2, lanes // 4)  # below this a tile's lanes are mostly idle; a single vector has no tile
     if count < few or n < lanes:
         for v in range(count):
@@ -60,7 +61,8 @@ def run(x, y, count, n, mode, scaled, pairs, T, P, plain, diagonal, tile):
             down(pairs, T, P, plain, tile)
         if scaled:
             for i in range(n):
-                scale_row(tile, tile.ctypes.data + i * width * size, diagonal[i])
+                if diagonal[i] != 1.0:  # coordinates that no rotation touches
+                    scale_row(tile, tile.ctypes.data + i * width * size, diagonal[i])
         if mode != DOWN:
             _up(pairs, T, P, plain, tile)
         _move(False, y + v * n * size, n, last, tile)
@@ -136,9 +138,9 @@ def _run_vector(z, mode, scaled, pairs, T, P, plain, diagonal):
 
 @njit(nogil=True, cache=True)
 def _move(into_tile, batch, n, last, tile):
-    """Transpose up to two groups of W vectors into, or out of, the tile. Needs n ≥ W."""
+    """Transpose up to ROW_REGISTERS groups of W vectors into, or out of, the tile. Needs n ≥ W."""
     size, width = tile.itemsize, tile.shape[1]
-    lanes = width // 2
+    lanes = width // ROW_REGISTERS
     for group in range(0, last + 1, lanes):
         rows = batch + group * n * size
         for block in range(0, n, lanes):
@@ -153,7 +155,7 @@ def _move(into_tile, batch, n, last, tile):
 @njit(nogil=True, cache=True)
 def move_any(into_tile, batch, n, last, tile):
     """The same for any n, number by number where a row is shorter than a register."""
-    if n >= tile.shape[1] // 2:
+    if n >= tile.shape[1] // ROW_REGISTERS:
         _move(into_tile, batch, n, last, tile)
         return
     for v in range(last + 1):
