@@ -223,6 +223,23 @@ def test_cached_coefficients_follow_trainable_parameters(edit, x_dtype):
             assert torch.equal(actual, ops.quadratic_form(x, wiring, *fresh))
 
 
+@pytest.mark.parametrize("edit", [edit_in_place, edit_data, replace_data, fused_step])
+@pytest.mark.parametrize("transpose", [False, True])
+def test_coefficients_kept_for_training_follow_the_angles(edit, transpose):
+    wiring, cache = Butterfly(16), PreparedCache()
+    angles = random_angles(wiring, dtype=torch.float32).requires_grad_()
+    x, g = normal(2, 3, 16, dtype=torch.float32)
+    x.requires_grad_()
+    rotate = ops.rotate_transpose if transpose else ops.rotate
+    for _ in range(3):
+        for _ in range(2):  # made anew, then kept
+            actual = torch.autograd.grad(rotate(x, wiring, angles, cache=cache), (x, angles), g)
+            fresh = angles.detach().clone().requires_grad_()
+            expected = torch.autograd.grad(rotate(x, wiring, fresh), (x, fresh), g)
+            assert all(map(torch.equal, actual, expected))
+        edit(angles)
+
+
 @pytest.mark.parametrize("x_dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("batch", [(), (2, 1)])
 def test_cached_coefficients_follow_plain_tensors(x_dtype, batch):

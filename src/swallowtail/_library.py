@@ -16,7 +16,7 @@ from torch.autograd import forward_ad
 from torch.nn import Parameter
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from swallowtail.kernels import load, reference, select_backend
+from swallowtail.kernels import PreparedCache, load, reference, select_backend
 from swallowtail.wiring import Butterfly, Pairs, Wiring
 
 
@@ -249,10 +249,12 @@ class _OneRotation(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, x, angles, wiring, transpose):
-        backend, rows = load(select_backend(x)), x.reshape(1, -1, wiring.n)
-        ctx.prepared = {}
-        if backend is not reference:
+    def forward(ctx, x, angles, wiring, transpose, cache):
+        name, rows = select_backend(x), x.reshape(1, -1, wiring.n)
+        backend, ctx.prepared = load(name), {}
+        if name == "cpu" and cache is not None:
+            ctx.prepared = {"prepared": cache.for_training(wiring, angles, x)}
+        elif backend is not reference:
             ctx.prepared = {"prepared": backend.prepare_training(wiring, angles[None], x)}
         y = backend.rotate(wiring, angles[None], rows, transpose, **ctx.prepared).view(x.shape)
         ctx.save_for_backward(y, angles)
@@ -267,10 +269,12 @@ class _OneRotation(torch.autograd.Function):
             "rotate_backward", y.reshape(rows), grad.reshape(rows), angles[None], *encode(ctx.wiring),
             ctx.transpose, **ctx.prepared,
         )  # fmt: skip
-        return grad_x.view(grad.shape), grad_angles[0], None, None
+        return grad_x.view(grad.shape), grad_angles[0], None, None, None
 
 
-def rotate_simply(x: Tensor, angles: Tensor, wiring: Wiring, transpose: bool) -> Tensor | None:
+def rotate_simply(
+    x: Tensor, angles: Tensor, wiring: Wiring, transpose: bool, cache: PreparedCache | None
+) -> Tensor | None:
     """The shortest way to a differentiable Q x in eager mode; None where the case is not the simplest one."""
     if (
         not isinstance(x, Tensor)
@@ -286,7 +290,7 @@ def rotate_simply(x: Tensor, angles: Tensor, wiring: Wiring, transpose: bool) ->
         or torch._C._functorch.peek_interpreter_stack() is not None
     ):
         return None
-    return _OneRotation.apply(x, angles, wiring, transpose)
+    return _OneRotation.apply(x, angles, wiring, transpose, cache)
 
 
 _EAGER = {name: _eager_function(name) for name in _GRADIENTS}

@@ -29,7 +29,7 @@ def rotate(x: Tensor, wiring: Wiring, angles: Tensor, *, cache: PreparedCache | 
         x: shape (*batch, n).
         wiring: who meets whom.
         angles: shape (*batch, K) with leading axes that broadcast against those of x, or just (K,).
-        cache: where to keep coefficients between calls that need no gradient.
+        cache: where to keep coefficients between calls, as long as the angles do not change.
 
     Returns:
         Shape (*batch, n). Half-precision x keeps its dtype (arithmetic is float32); otherwise dtypes promote.
@@ -88,7 +88,7 @@ def _rotate(
         and (run := cache.bound("down" if transpose else "up", x, wiring, angles))
     ):
         return run(x)
-    if not direct and (simple := library.rotate_simply(x, angles, wiring, transpose)) is not None:
+    if not direct and (simple := library.rotate_simply(x, angles, wiring, transpose, cache)) is not None:
         return simple
     x3, (angles2,), shape = _canonical(x, wiring, angles)
     if direct:

@@ -128,6 +128,16 @@ class PreparedCache:
             self._prepared[key] = kept
         return kept[1]
 
+    def for_training(self, wiring: Any, angles: torch.Tensor, x: torch.Tensor) -> Any:
+        """The CPU's coefficients for Q x and its gradients, angles (K,): kept while gradients are accumulated, or while
+        one forward pass uses them several times. On a GPU looking whether they have changed would wait for it.
+        """
+        kept = self._prepared.get("training")
+        if kept is None or not kept[0].still((angles,)):
+            kept = (Seen((angles,)), load("cpu").prepare_training(wiring, angles[None], x))
+            self._prepared["training"] = kept
+        return kept[1]
+
     def bound(
         self,
         action: str,
