@@ -16,7 +16,7 @@ from interpreter import DEVICE, INTERPRETED, RUNS_HERE, needs_kernels, only_with
 pytest.importorskip("triton", reason="the GPU back end needs Triton")
 
 from swallowtail.kernels import use_backend
-from swallowtail.optim import GivensAdam, _two_sided
+from swallowtail.optim import GivensAdam, _two_sided, adam
 from swallowtail.optim._basis import jacobi_pass
 from swallowtail.wiring import Butterfly
 
@@ -275,3 +275,12 @@ def test_gradients_at_new_addresses_are_not_recorded(pair):
         train(optimizer, torch.Generator().manual_seed(8), 12, kept=[])
     assert same(ahead, plain)
     assert recordings(ahead) == 0
+
+
+@needs_kernels
+def test_large_models_are_not_recorded(pair, monkeypatch):
+    optimizer, _ = pair()
+    monkeypatch.setattr(adam, "RECORDED_UP_TO", 1)
+    monkeypatch.setattr(optimizer, "_replay", None)
+    train(optimizer, torch.Generator().manual_seed(9), 3)
+    assert all(state["step"] == 3 for state in optimizer.state_dict()["state"].values())

@@ -30,6 +30,10 @@ from swallowtail.optim._stack import SIDES, Stack, State
 from swallowtail.optim._two_sided import Q_KINDS, has_pairs, kind_of, matrix_shape, new_side, stands_alone
 from swallowtail.optim._updates import Updates
 
+# Entries. A recording keeps a copy of the parameters and what a step needs for as long as it lives; with more of them
+# the work outweighs the launches anyway.
+RECORDED_UP_TO = 1 << 28
+
 
 class GivensAdam(GivensOptimizer):
     r"""Adam in a two-sided Givens basis: the default for stochastic problems.
@@ -207,8 +211,11 @@ class GivensAdam(GivensOptimizer):
                 stack.count()
         ahead = self._under_way.ahead(len(stacks), gradients[0].device)
         ahead.send(stacks)
-        key = (places, id(ahead), *(stack.constants for stack in stacks))
-        self._replay(key, lambda: self._launched(stacks, gradients, ahead))
+        if sum(map(torch.numel, gradients)) > RECORDED_UP_TO:
+            self._launched(stacks, gradients, ahead)
+        else:
+            key = (places, id(ahead), *(stack.constants for stack in stacks))
+            self._replay(key, lambda: self._launched(stacks, gradients, ahead))
         torch.autograd.graph.increment_version(_params(stacks))  # replaying does not
         self._under_way.add(ahead, _states(stacks))
 
