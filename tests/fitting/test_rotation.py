@@ -331,3 +331,16 @@ def test_low_rank_rival_is_the_best():
         for c in np.linspace(-1, 1, 41):
             rest = np.linalg.svd(R - c * np.eye(12), compute_uv=False)[r:]
             assert error <= np.linalg.norm(rest) + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"wiring": "butterfly", "n_rotations": 5}, "n_rotations: expected 12"),
+        ({"method": "sgd", "wiring": "pairs"}, "fixed wiring"),
+        ({"method": "pairs", "wiring": "butterfly"}, "chooses pairs"),
+    ],
+)
+def test_requests_that_contradict_themselves(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        fit_rotation(np.eye(8), **arguments)

@@ -1,4 +1,4 @@
-"""Whether what was asked of `fit_symmetric` makes sense, before any work is done."""
+"""Whether what was asked of `fit_symmetric` or `fit_rotation` makes sense, before any work is done."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Any
 from swallowtail import _checks
 from swallowtail.wiring import Butterfly, Wiring
 
-METHODS = ("auto", "pairs", "butterfly", "recovery", "hybrid", "sgd", "products")
-TARGETS = ("matrix", "inverse", "likelihood")
 ON_A_BUTTERFLY = (
     "butterfly",
     "recovery",
@@ -19,7 +17,7 @@ ON_PAIRS = ("pairs", "hybrid", "products")  # methods that choose theirs
 
 def check_request(
     method: str,
-    target: str,
+    methods: tuple[str, ...],
     wiring: Any,
     depth: Any,
     max_products: Any,
@@ -28,16 +26,15 @@ def check_request(
     options: dict[str, Any],
 ) -> int:
     """Each argument by itself; the depth as an integer."""
-    _checks.choice("method", method, METHODS)
-    _checks.choice("target", target, TARGETS)
+    _checks.choice("method", method, methods)
     if not isinstance(wiring, Wiring):
         _checks.choice("wiring", wiring, ("auto", "butterfly", "pairs"))
     if max_products is not None:
         _checks.integer("max_products", max_products, at_least=1)
     if max_seconds is not None and not max_seconds > 0:
-        raise ValueError(f"max_seconds: expected a number > 0, got {max_seconds}")
+        raise ValueError(f"max_seconds: expected a number > 0, got {max_seconds}; try None for no limit")
     if target_angle is not None and not 0 < target_angle < 90:
-        raise ValueError(f"target_angle: expected degrees above 0 and below 90, got {target_angle}")
+        raise ValueError(f"target_angle: expected degrees above 0 and below 90, got {target_angle}; try 5")
     if options and method == "auto":
         raise TypeError(f"expected options only with a method asked for by name, got {sorted(options)}")
     return _checks.integer("depth", depth, at_least=1)

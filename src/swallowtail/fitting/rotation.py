@@ -13,6 +13,7 @@ from swallowtail.fitting._checkpoint import Checkpoint
 from swallowtail.fitting._conjugate import Stop, flat_pairs
 from swallowtail.fitting._orthogonal import EXACT, as_orthogonal, measured_rotation
 from swallowtail.fitting._quality import Ask, Candidate, _on_pairs
+from swallowtail.fitting._request import check_request, check_wiring
 from swallowtail.fitting._watch import Watch
 from swallowtail.fitting.align import align_pairs, align_wiring
 from swallowtail.fitting.interfaces import Problem
@@ -76,23 +77,11 @@ def fit_rotation(
     >>> result.status, type(result.operator).__name__
     ('exact', 'SignedRotation')
     """
-    _checks.choice("method", method, METHODS)
-    depth = _checks.integer("depth", depth, at_least=1)
-    if not isinstance(wiring, Wiring):
-        _checks.choice("wiring", wiring, ("auto", "butterfly", "pairs"))
-    if max_products is not None:
-        max_products = _checks.integer("max_products", max_products, at_least=1)
-    if max_seconds is not None and not max_seconds > 0:
-        raise ValueError(f"max_seconds: expected a number > 0, got {max_seconds}; try None for no limit")
-    if target_angle is not None and not 0 < target_angle < 90:
-        raise ValueError(f"target_angle: expected degrees between 0 and 90, got {target_angle}; try 5")
-    if options and method == "auto":
-        raise TypeError(f"expected options only with a method asked for by name, got {sorted(options)}")
-
+    depth = check_request(method, METHODS, wiring, depth, max_products, max_seconds, target_angle, options)
     with Watch(progress, max_seconds) as watch:
         problem = as_orthogonal(R, n, max_products, solve_pairs=method != "sgd")
-        if isinstance(wiring, Wiring) and wiring.n != problem.n:
-            raise ValueError(f"wiring: expected one on n = {problem.n} coordinates, got {wiring!r}")
+        # From products alone there is Algorithm 1 only.
+        check_wiring("sgd" if problem.dense is None else method, wiring, depth, problem.n, n_rotations)
         budget = default_budget(problem.n, depth) if n_rotations is None else n_rotations
         budget = _checks.integer("n_rotations", budget, at_least=0)
         if n_rotations is None and target_angle is not None:  # as few as it takes are kept

@@ -25,6 +25,8 @@ from swallowtail.metrics import error_angle
 from swallowtail.operators import HybridOperator, Rotation, SymmetricOperator
 from swallowtail.wiring import Butterfly, Wiring
 
+METHODS = ("auto", "pairs", "butterfly", "recovery", "hybrid", "sgd", "products")
+TARGETS = ("matrix", "inverse", "likelihood")
 MOST_ROUNDS = 16  # of the paper's budget, when a target angle decides how many rotations there will be
 TRIES = 6  # fits to reach a target angle; one or two do
 EXACT = 1e-6  # relative error below which H lies in the class
@@ -84,7 +86,8 @@ def fit_symmetric(
     >>> result.status, sorted(result.operator.eigenvalues.tolist())
     ('exact', [1.0, 3.0])
     """
-    depth = check_request(method, target, wiring, depth, max_products, max_seconds, target_angle, options)
+    _checks.choice("target", target, TARGETS)
+    depth = check_request(method, METHODS, wiring, depth, max_products, max_seconds, target_angle, options)
     with Watch(progress, max_seconds) as watch:
         problem = as_problem(H, n, symmetrize, max_products)
         budget = default_budget(problem.n, depth) if n_rotations is None else n_rotations

@@ -115,16 +115,19 @@ BAD_PARAMETER = "some parameter would become NaN or infinite"
 
 
 def warn_skipped(what: str) -> None:
-    """Say that a step was not taken, and where it was asked for."""
+    """Say that a step was not taken."""
+    warn_user(
+        f"{what}: this step is skipped; parameters stay as they were. If it happens often, look for the layer that "
+        "overflows, or lower the learning rate"
+    )
+
+
+def warn_user(message: str) -> None:
+    """A RuntimeWarning that points at the caller's own line, however deep in here and in torch it comes from."""
     level, frame = 1, sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in ("swallowtail", "torch"):
         level, frame = level + 1, frame.f_back
-    warnings.warn(
-        f"{what}: this step is skipped; parameters stay as they were. If it happens often, look for the layer that "
-        "overflows, or lower the learning rate",
-        RuntimeWarning,
-        stacklevel=level,
-    )
+    warnings.warn(message, RuntimeWarning, stacklevel=level)
 
 
 def loss_of(closure: Closure | None, why: str, *, keep_graph: bool = False) -> Callable[[], Tensor]:

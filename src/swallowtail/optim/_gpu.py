@@ -22,7 +22,6 @@ JACOBI_NUMBERS = 8192  # a program of the Jacobi kernel holds so many, or two ro
 # Vectors and warps of a program for sides of 2^12; the fastest of seven on an H200. Shorter sides take half as many
 # numbers a program, which compiles in half the time.
 ROWS, WARPS = 4, 8
-TURNED = True  # read across: torch's transposing copy takes 3.5 times as long as a plain one on an H200
 
 
 class Fused:
@@ -48,7 +47,6 @@ class Fused:
         """
         m, n = G.shape
         x = gpu.rotate(self.wirings[1], self.angles, G[None], True, prepared=self.right)
-        x = x if TURNED else x.mT.contiguous()
         y = torch.empty_like(exp_avg)
         options, grid = self._options(0, n)
         u, v = self.left.tables[0]
@@ -56,7 +54,6 @@ class Fused:
             _gpu_kernels.adam_kernel, grid, x, y, exp_avg, exp_avg_sq, u, v, u, v, numbers, m, n,
             1 - beta1, beta2, 1 - beta2, warps=WARPS, **options,
         )  # fmt: skip
-        y = y if TURNED else y.mT.contiguous()
         new = torch.empty(p.shape, dtype=torch.float32, device=p.device)
         options, grid = self._options(1, m)
         u, v = self.right.tables[0]
@@ -80,7 +77,7 @@ class Fused:
         (p,) = prepared.passes
         rows = ROWS if p.bits == 12 else ROWS // 2 << (12 - max(p.bits, 5))
         options: dict[str, int | bool] = {
-            "TURNED": TURNED, "DEPTH": wiring.depth, "EVEN": wiring.n == 1 << p.bits, "DIRECT": True,
+            "TURNED": True, "DEPTH": wiring.depth, "EVEN": wiring.n == 1 << p.bits, "DIRECT": True,
             "GROUPS": p.groups, "BITS": p.bits, "ROWS": rows,
         }  # fmt: skip
         return options, (-(-n_rows // rows), 1)

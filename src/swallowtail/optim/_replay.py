@@ -7,12 +7,13 @@ lie at the same addresses: optimiser state and parameters do, and gradients most
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
+
+from swallowtail.optim._base import warn_user
 
 MOST = 8  # recordings kept: of a step and of a refresh, for a few sets of addresses
 PATIENCE = 64  # recordings in all; addresses that change this often are not going to settle
@@ -27,9 +28,8 @@ class Replay:
         self._left = PATIENCE
         # Shared: what recordings need only while they run takes room once, for as long as there are any.
         self._pool: Any = None
-        self._stream: Any = (
-            None  # of the device they are made on; torch's own is of the first one that recorded
-        )
+        # Of the device they are made on; torch's own is of the first one that recorded.
+        self._stream: Any = None
 
     def __call__(self, key: Hashable, run: Callable[[], None]) -> None:
         """Launch what ``run`` launches; ``key`` says which tensors and constants it uses."""
@@ -39,7 +39,9 @@ class Replay:
             found.replay()
             return
         if key not in self._seen or not self._left:
-            self._seen = {key} if len(self._seen) >= PATIENCE else self._seen | {key}
+            if len(self._seen) >= PATIENCE:
+                self._seen.clear()
+            self._seen.add(key)
             run()
             return
         self._left -= 1
@@ -54,9 +56,7 @@ class Replay:
                 run()
         except RuntimeError as error:  # recording does no work, so nothing has happened yet
             self._left = 0
-            warnings.warn(
-                f"steps are slower than they could be: not recorded, {error}", RuntimeWarning, stacklevel=4
-            )
+            warn_user(f"steps are slower than they could be: not recorded, {error}")
             run()
             return
         while len(self._recorded) >= MOST:

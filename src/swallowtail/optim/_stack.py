@@ -23,9 +23,8 @@ class Numbers(NamedTuple):
     slot: int  # of the sketches: where this gradient's columns and rows go
     left: int  # the first column
     right: int  # the first row
-    row: Tensor | None = (
-        None  # all of these on the device, and whether they are to be used (1, else 0): (8,), float64
-    )
+    # All of these on the device, and whether they are to be used (1, else 0); shape (8,), float64.
+    row: Tensor | None = None
 
     @classmethod
     def of(cls, state: State, t: int, sizes: tuple[int, int] | None, group: dict[str, Any]) -> Numbers:

@@ -147,10 +147,8 @@ class GivensAdam(GivensOptimizer):
         self._replay = Replay()
         self._updates = Updates(on_replacement=self._replay.clear)
         self._under_way = UnderWay()
-        self._last: tuple[Hashable, list[Stack]] = (
-            None,
-            [],
-        )  # launched ahead: where its tensors lie, its stacks
+        # Of the last step that was launched ahead: where its tensors lie, and its stacks.
+        self._last: tuple[Hashable, list[Stack]] = (None, [])
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:
