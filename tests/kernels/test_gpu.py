@@ -116,6 +116,32 @@ def test_several_passes(monkeypatch, dtype):
     check(wiring, 1, 2, dtype, 1e-13 if dtype == torch.float64 else 8e-3, True)
 
 
+@pytest.mark.skipif(DEVICE.type != "cuda" or not RUNS_HERE, reason="no GPU: the interpreter cannot run Gluon")
+@pytest.mark.parametrize("n", [1024, 784, 513])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float32, 3e-7), (torch.bfloat16, 3e-3)])
+def test_sums_held_in_registers(n, reverse, dtype, bound):
+    """`gpu_backward_held`: one vector, an odd number, and more than the programs take at once; unwritten memory is NaN."""
+    from swallowtail.kernels import gpu_tables
+
+    wiring = Butterfly(n, reverse=reverse)
+    torch.use_deterministic_algorithms(True)
+    try:
+        for batch, m in ((1, 1), (2, 1003), (1, 3001)):
+            angles, _, x, grad = problem(wiring, batch, m, dtype)
+            tables = gpu.prepare_training(wiring, angles, x)
+            assert tables.passes == (gpu_tables.HELD,)
+            for transpose in (False, True):
+                y = gpu.rotate(wiring, angles, x, transpose, prepared=tables)
+                assert_close(y, reference.rotate(wiring, angles.double(), x.double(), transpose), bound, "rotate")
+                actual = gpu.rotate_backward(wiring, angles, y, grad, transpose, prepared=tables)
+                expected = reference.rotate_backward(wiring, angles.double(), y.double(), grad.double(), transpose)
+                for a, e in zip(actual, expected, strict=True):
+                    assert_close(a, e, bound, f"{batch=} {m=} {transpose=}")
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 @needs_kernels
 def test_expanded_and_strided_vectors():
     wiring = CASES["butterfly-17-deep-reverse"]

@@ -60,7 +60,12 @@ def prepare(
 
 def prepare_training(wiring: Wiring, angles: torch.Tensor, x: torch.Tensor) -> Any:
     """Tables for `rotate` and then `rotate_backward`."""
-    return _plain(wiring, angles, x) if wiring.n_rotations and x.numel() else None
+    if not wiring.n_rotations or not x.numel():
+        return None
+    dtype = _arithmetic(x.dtype)
+    if isinstance(wiring, Pairs):
+        return gpu_pairs.prepare(wiring, angles, dtype)
+    return gpu_tables.prepare_plain(wiring, angles, None, dtype, training=True)
 
 
 def multiply_adds(wiring: Wiring, prepared: PreparedButterfly | PreparedPairs, form: str = "rotate") -> int:
@@ -133,7 +138,7 @@ def rotate_backward(
     if not wiring.n_rotations or not y.numel():
         return grad.to(y.dtype).clone(memory_format=torch.contiguous_format), torch.zeros_like(_widen(angles))
     if prepared is None or (isinstance(prepared, PreparedButterfly) and prepared.fast):
-        prepared = _plain(wiring, angles, y)
+        prepared = prepare_training(wiring, angles, y)
     y, grad = y.contiguous(), grad.contiguous()
     launch = gpu_pairs.launch_backward if isinstance(wiring, Pairs) else gpu_butterfly.launch_backward
     grad_x, grad_angles = launch(wiring, prepared, y, grad, transpose)

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import torch
 
+from swallowtail.kernels import gpu_backward_held
 from swallowtail.kernels import gpu_backward_kernels as backward
 from swallowtail.kernels import gpu_butterfly_kernels as kernels
 from swallowtail.kernels.gpu_launch import launch as start
-from swallowtail.kernels.gpu_tables import Pass, PreparedButterfly, angle_index, tiles_of
+from swallowtail.kernels.gpu_tables import HELD, Pass, PreparedButterfly, angle_index, tiles_of
 from swallowtail.wiring import Butterfly
 
 # Bound on the scratch between two passes. Chunks that would stay in the L2 cache (32 MiB) were slower on an
@@ -37,12 +38,15 @@ TILES = {
     },
 }  # fmt: skip
 BACKWARD_PROGRAMS = 4  # a multiprocessor, each with sums of its own
+HELD_WARPS = 2  # of a program of `gpu_backward_held`
 # Entries of a program that collects them, slots it reads at a time, its warps; the fastest of eight on an H200.
 COLLECT_BLOCK, COLLECT_SLOTS, COLLECT_WARPS = 16, 256, 8
 
 
 def _tile(p: Pass, kind: str, dtype: torch.dtype, storage: torch.dtype) -> tuple[int, int]:
     """Vectors and warps of a program."""
+    if p == HELD:
+        return 8, 4  # the forward pass before its gradient
     rows, warps = TILES[kind][p.bits] if p.cols == 1 else (max(1, 32 >> p.bits), 2 if p.cols == 64 else 4)
     if dtype == torch.float64:
         return max(1, rows // 2), warps
@@ -162,6 +166,9 @@ def launch_backward(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     batch, m, n = y.shape
     wide = prepared.tables[0][0].dtype
+    if prepared.passes == (HELD,):
+        grad_x, total = _launch_held(wiring, prepared, y, grad, transpose)
+        return grad_x, _collect(wiring, prepared, [total], transpose)
     # Walking back from Q x is Qᵀ, and the other way round.
     steps = _steps(wiring, prepared, not transpose, transpose, None)
     shapes = [_tile(p, "backward", wide, wide) for p in prepared.passes]
@@ -194,14 +201,38 @@ def launch_backward(
                 warps=warps,
             )  # fmt: skip
             y_in, g_in = y_out, g_out
-    grad_angles = torch.empty(batch, wiring.n_rotations, dtype=wide, device=y.device)
-    for index, total in zip(angle_index(wiring, y.device), sums, strict=True):
+    return grad_x, _collect(wiring, prepared, sums, transpose)
+
+
+def _launch_held(
+    wiring: Butterfly, prepared: PreparedButterfly, y: torch.Tensor, grad: torch.Tensor, transpose: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The gradient for x and each program's sums, by `gpu_backward_held`."""
+    batch, m, n = y.shape
+    p, (u, v), grad_x = prepared.passes[0], prepared.tables[0], torch.empty_like(y)
+    sums = _sums(u, 2, m)
+    start(
+        gpu_backward_held.backward_kernel, (batch * sums.shape[1],),
+        y, grad, grad_x, u, v, sums, n, m, -(-m // 2), sums.shape[1], y.stride(0), grad.stride(0), grad_x.stride(0),
+        u.stride(0), sums.stride(0), sums.stride(1),
+        TRANSPOSE=not transpose, UP=wiring.reverse != transpose, EVEN=n == 1 << p.bits, GROUPS=p.groups, BITS=p.bits,
+        WARPS=HELD_WARPS, warps=HELD_WARPS,
+    )  # fmt: skip
+    return grad_x, sums
+
+
+def _collect(
+    wiring: Butterfly, prepared: PreparedButterfly, sums: list[torch.Tensor], transpose: bool
+) -> torch.Tensor:
+    """The programs' sums of each pass, (B, slots, …), added up to angle gradients (B, K)."""
+    grad_angles = sums[0].new_empty(len(sums[0]), wiring.n_rotations)
+    for index, total in zip(angle_index(wiring, grad_angles.device, prepared.passes), sums, strict=True):
         start(
-            backward.collect_kernel, (-(-index.numel() // COLLECT_BLOCK), batch),
+            backward.collect_kernel, (-(-index.numel() // COLLECT_BLOCK), len(total)),
             total, index, grad_angles, wiring.n_rotations, index.numel(), total.shape[1],
             SIGN=-1 if transpose else 1, SLOTS=COLLECT_SLOTS, BLOCK=COLLECT_BLOCK, warps=COLLECT_WARPS,
         )  # fmt: skip
-    return grad_x, grad_angles
+    return grad_angles
 
 
 def _rows(t: torch.Tensor, first: int, count: int) -> torch.Tensor:

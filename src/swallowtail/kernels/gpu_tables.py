@@ -60,6 +60,7 @@ def _passes(n: int) -> tuple[Pass, ...]:
 # Groups of a contiguous pass of so many stages: 2 to 4 stages a group, so many that M is at least the number
 # of threads. With M smaller, a group's threads would share positions and exchange data at every stage.
 GROUPS = {1: 1, 2: 1, 3: 1, 4: 1, 5: 2, 6: 2, 7: 2, 8: 3, 9: 3, 10: 4, 11: 4, 12: 3}
+HELD = Pass(0, 10, 1, 3)  # training in float32, where one sweep is one pass: for `gpu_backward_held`
 
 
 @lru_cache(maxsize=32)
@@ -138,26 +139,39 @@ def _to_table(dense: torch.Tensor, n: int, p: Pass) -> torch.Tensor:
 
 
 @cache  # recorded launches go on reading it
-def angle_index(wiring: Butterfly, device: torch.device) -> tuple[torch.Tensor, ...]:
+def angle_index(
+    wiring: Butterfly, device: torch.device, passes: tuple[Pass, ...]
+) -> tuple[torch.Tensor, ...]:
     """For each pass, which angle (counted from 1) each place of its table holds; 0 where a pair is missing."""
     numbers = torch.arange(1, wiring.n_rotations + 1, dtype=torch.float64, device=device)[None]
     dense = _dense_angles(wiring, numbers)
-    return tuple(_to_table(dense, wiring.n, p)[0].long() for p in _passes(wiring.n))
+    return tuple(_to_table(dense, wiring.n, p)[0].long() for p in passes)
 
 
 TABLE_BLOCK = 1024  # entries a program of the table kernel
 
 
 def prepare_plain(
-    wiring: Butterfly, angles: torch.Tensor, eigenvalues: torch.Tensor | None, dtype: torch.dtype
+    wiring: Butterfly,
+    angles: torch.Tensor,
+    eigenvalues: torch.Tensor | None,
+    dtype: torch.dtype,
+    training: bool = False,
 ) -> PreparedButterfly:
-    """Cosines and sines; nothing waits for the device, and a training step spends one launch a pass on it."""
+    """Cosines and sines; nothing waits for the device, and a training step spends one launch a pass on it.
+
+    With ``training`` they are laid out for a gradient, where its fastest kernel wants them differently.
+    """
     middle = None if eigenvalues is None else eigenvalues.to(dtype).contiguous()
     if not wiring.n_rotations:
         return PreparedButterfly(False, (), (), angles.new_empty(0), middle)
+    passes = _passes(wiring.n)
+    whole = len(passes) == wiring.depth == 1 and passes[0].bits == HELD.bits
+    if training and whole and dtype == torch.float32 and angles.is_cuda:
+        passes = (HELD,)
     tables = []
     angles = angles.contiguous()
-    for index in angle_index(wiring, angles.device):
+    for index in angle_index(wiring, angles.device, passes):
         u, v = torch.empty(2, len(angles), *index.shape, dtype=dtype, device=angles.device)
         blocks = -(-index.numel() // TABLE_BLOCK)
         start(
@@ -165,9 +179,7 @@ def prepare_plain(
             BLOCK=TABLE_BLOCK,
         )  # fmt: skip
         tables.append((u, v))
-    return PreparedButterfly(
-        False, _passes(wiring.n), tuple(tables), angles.new_empty(0, dtype=dtype), middle
-    )
+    return PreparedButterfly(False, passes, tuple(tables), angles.new_empty(0, dtype=dtype), middle)
 
 
 def prepare_fast(
