@@ -68,10 +68,8 @@ def _rotate_backward_op(
     pairs: Tensor | None,
     code: list[int],
     transpose: bool,
-    **prepared: Any,
 ) -> tuple[Tensor, Tensor]:
-    backend = load(select_backend(y))
-    return backend.rotate_backward(_decode(pairs, code), angles, y, grad, transpose, **prepared)
+    return load(select_backend(y)).rotate_backward(_decode(pairs, code), angles, y, grad, transpose)
 
 
 @torch.library.impl(_library, "symmetric", "CompositeExplicitAutograd")
@@ -174,18 +172,28 @@ _KERNELS: dict[str, Any] = {
 _N_TENSORS = {"rotate": 2, "rotate_backward": 3, "symmetric": 3, "quadratic": 3}  # before the wiring
 
 
-def call(name: str, *arguments: Any, **prepared: Any) -> Any:
+def call(name: str, *arguments: Any) -> Any:
     """Run an operator with its gradient: registered for tracers, an autograd.Function for torch.func, and one of
     the older kind, a third of the others' overhead, in eager mode. Where no gradient is wanted, as in most backward
-    passes, the kernel is called, with what was ``prepared`` for it.
+    passes, the kernel is called.
     """
     if not _eager(*arguments):
         return getattr(torch.ops.swallowtail, name)(*arguments)
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return _FUNCTIONS[name].apply(*arguments)
     if not torch.is_grad_enabled() and forward_ad._current_level < 0:
-        return _KERNELS[name](*arguments, **prepared)
+        return _KERNELS[name](*arguments)
     return _EAGER[name].apply(*arguments)
+
+
+def _plain_call(*tensors: Tensor) -> bool:
+    """Whether nothing watches: the kernel may be called for its numbers alone."""
+    return (
+        not torch.is_grad_enabled()
+        and forward_ad._current_level < 0
+        and torch._C._functorch.peek_interpreter_stack() is None
+        and _eager(*tensors)
+    )
 
 
 def _eager(*arguments: Any) -> bool:
@@ -252,6 +260,7 @@ class _OneRotation(torch.autograd.Function):
     def forward(ctx, x, angles, wiring, transpose, cache):
         name, rows = select_backend(x), x.reshape(1, -1, wiring.n)
         backend, ctx.prepared = load(name), {}
+        ctx.backend = backend
         if name == "cpu" and cache is not None:
             ctx.prepared = {"prepared": cache.for_training(wiring, angles, x)}
         elif backend is not reference:
@@ -264,11 +273,15 @@ class _OneRotation(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         y, angles = ctx.saved_tensors
-        rows = (1, -1, ctx.wiring.n)
-        grad_x, grad_angles = call(
-            "rotate_backward", y.reshape(rows), grad.reshape(rows), angles[None], *encode(ctx.wiring),
-            ctx.transpose, **ctx.prepared,
-        )  # fmt: skip
+        wiring, rows = ctx.wiring, (1, -1, ctx.wiring.n)
+        y, grad_rows, angles = y.view(rows), grad.reshape(rows), angles[None]
+        if _plain_call(y, grad_rows, angles):
+            backward = ctx.backend.rotate_backward
+            grad_x, grad_angles = backward(wiring, angles, y, grad_rows, ctx.transpose, **ctx.prepared)
+        else:
+            grad_x, grad_angles = call(
+                "rotate_backward", y, grad_rows, angles, *encode(wiring), ctx.transpose
+            )
         return grad_x.view(grad.shape), grad_angles[0], None, None, None
 
 

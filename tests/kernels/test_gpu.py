@@ -121,7 +121,7 @@ def test_several_passes(monkeypatch, dtype):
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(("dtype", "bound"), [(torch.float32, 3e-7), (torch.bfloat16, 3e-3)])
 def test_sums_held_in_registers(n, reverse, dtype, bound):
-    """`gpu_backward_held`: one vector, an odd number, and more than the programs take at once; unwritten memory is NaN."""
+    """`gpu_backward_held`: one vector, an odd number, more than the programs take at once; unwritten memory is NaN."""
     from swallowtail.kernels import gpu_tables
 
     wiring = Butterfly(n, reverse=reverse)
@@ -133,9 +133,13 @@ def test_sums_held_in_registers(n, reverse, dtype, bound):
             assert tables.passes == (gpu_tables.HELD,)
             for transpose in (False, True):
                 y = gpu.rotate(wiring, angles, x, transpose, prepared=tables)
-                assert_close(y, reference.rotate(wiring, angles.double(), x.double(), transpose), bound, "rotate")
+                assert_close(
+                    y, reference.rotate(wiring, angles.double(), x.double(), transpose), bound, "rotate"
+                )
                 actual = gpu.rotate_backward(wiring, angles, y, grad, transpose, prepared=tables)
-                expected = reference.rotate_backward(wiring, angles.double(), y.double(), grad.double(), transpose)
+                expected = reference.rotate_backward(
+                    wiring, angles.double(), y.double(), grad.double(), transpose
+                )
                 for a, e in zip(actual, expected, strict=True):
                     assert_close(a, e, bound, f"{batch=} {m=} {transpose=}")
     finally:

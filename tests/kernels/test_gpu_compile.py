@@ -8,7 +8,8 @@ import pytest
 
 pytest.importorskip("triton", reason="the GPU back end needs Triton")
 pytestmark = pytest.mark.skipif(
-    os.environ.get("TRITON_INTERPRET") == "1", reason="the interpreter defines kernels that cannot be compiled"
+    os.environ.get("TRITON_INTERPRET") == "1",
+    reason="the interpreter defines kernels that cannot be compiled",
 )
 
 

@@ -172,7 +172,8 @@ def prepare_plain(
     tables = []
     angles = angles.contiguous()
     for index in angle_index(wiring, angles.device, passes):
-        u, v = torch.empty(2, len(angles), *index.shape, dtype=dtype, device=angles.device)
+        u = torch.empty((len(angles), *index.shape), dtype=dtype, device=angles.device)
+        v = torch.empty_like(u)
         blocks = -(-index.numel() // TABLE_BLOCK)
         start(
             kernels.table_kernel, (blocks, len(angles)), angles, index, u, v, wiring.n_rotations, index.numel(),
