@@ -258,30 +258,33 @@ class _OneRotation(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, angles, wiring, transpose, cache):
-        name, rows = select_backend(x), x.reshape(1, -1, wiring.n)
-        backend, ctx.prepared = load(name), {}
-        ctx.backend = backend
-        if name == "cpu" and cache is not None:
+        name, ctx.wiring, ctx.transpose = select_backend(x), wiring, transpose
+        ctx.on_cpu, ctx.backend, ctx.prepared = name == "cpu", load(name), {}
+        if ctx.on_cpu and cache is not None:
             ctx.prepared = {"prepared": cache.for_training(wiring, angles, x)}
-        elif backend is not reference:
-            ctx.prepared = {"prepared": backend.prepare_training(wiring, angles[None], x)}
-        y = backend.rotate(wiring, angles[None], rows, transpose, **ctx.prepared).view(x.shape)
+        elif name != "reference":
+            ctx.prepared = {"prepared": ctx.backend.prepare_training(wiring, angles[None], x)}
+        if ctx.on_cpu:  # takes vectors of any shape, and rotates ten in the time a view takes
+            y = ctx.backend.rotate(wiring, angles, x, transpose, **ctx.prepared)
+        else:
+            rows = x.reshape(1, -1, wiring.n)
+            y = ctx.backend.rotate(wiring, angles[None], rows, transpose, **ctx.prepared).view(x.shape)
         ctx.save_for_backward(y, angles)
-        ctx.wiring, ctx.transpose = wiring, transpose
         return y
 
     @staticmethod
     def backward(ctx, grad):
         y, angles = ctx.saved_tensors
-        wiring, rows = ctx.wiring, (1, -1, ctx.wiring.n)
-        y, grad_rows, angles = y.view(rows), grad.reshape(rows), angles[None]
-        if _plain_call(y, grad_rows, angles):
-            backward = ctx.backend.rotate_backward
-            grad_x, grad_angles = backward(wiring, angles, y, grad_rows, ctx.transpose, **ctx.prepared)
+        wiring, transpose, unwatched = ctx.wiring, ctx.transpose, _plain_call(y, grad, angles)
+        backward = partial(ctx.backend.rotate_backward, wiring, transpose=transpose, **ctx.prepared)
+        if ctx.on_cpu and unwatched:
+            return *backward(angles, y, grad), None, None, None
+        rows = (1, -1, wiring.n)
+        arguments = y.view(rows), grad.reshape(rows), angles[None]
+        if unwatched:
+            grad_x, grad_angles = backward(arguments[2], *arguments[:2])
         else:
-            grad_x, grad_angles = call(
-                "rotate_backward", y, grad_rows, angles, *encode(wiring), ctx.transpose
-            )
+            grad_x, grad_angles = call("rotate_backward", *arguments, *encode(wiring), transpose)
         return grad_x.view(grad.shape), grad_angles[0], None, None, None
 
 

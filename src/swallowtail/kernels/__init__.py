@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import ctypes
 import functools
 import importlib
+import sys
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import torch
 
 from swallowtail import _checks
@@ -199,6 +200,11 @@ def _uncounted(t: torch.Tensor) -> bool:
 
 
 def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
-    if a.is_cpu and a.dtype in (torch.float32, torch.float64):
-        return np.array_equal(a.numpy(), b.numpy())  # five times as fast as torch.equal
+    if a.is_cpu and a.is_contiguous() and b.is_contiguous():
+        # Bit by bit, since torch.equal takes ten times as long. The tensors' dtypes and shapes are the same.
+        return _memcmp(a.data_ptr(), b.data_ptr(), a.numel() * a.itemsize) == 0
     return torch.equal(a, b)
+
+
+_memcmp = (ctypes.cdll.msvcrt if sys.platform == "win32" else ctypes.CDLL(None)).memcmp
+_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)

@@ -43,6 +43,7 @@ __all__ = [
 
 
 announce_compilation()
+Rows = Callable[[int, int, int], None]  # (address of x, address of y, number of rows)
 
 
 def available() -> str | None:
@@ -62,7 +63,7 @@ def rotate(
     transpose: bool = False,
     prepared: Prepared | None = None,
 ) -> torch.Tensor:
-    """Q x, or Qᵀ x."""
+    """Q x, or Qᵀ x. One rotation, ``prepared``, takes vectors (*batch, n)."""
     prepared = prepared or prepare(wiring, in_arithmetic(angles))
     return _launch(wiring, "down" if transpose else "up", prepared, x)
 
@@ -123,8 +124,10 @@ def _launch(wiring: Wiring, action: str, prepared: Prepared, x: torch.Tensor) ->
     number = prepared[0].T.dtype
     z = x.to(torch.float32 if number == np.float32 else torch.float64).contiguous()
     y = torch.empty_like(z)
+    count = z.numel() // (len(prepared) * wiring.n)
+    apart = count * wiring.n * z.itemsize
     for b, c in enumerate(prepared):
-        _bind(wiring, action, c)(z[b], y[b])
+        _bind(wiring, action, c)(z.data_ptr() + b * apart, y.data_ptr() + b * apart, count)
     return y.to(x.dtype)
 
 
@@ -139,33 +142,48 @@ def bind(wiring: Wiring, action: str, prepared: Prepared) -> Callable[[torch.Ten
         if action not in ("up", "down"):
             return None
         wiring, action = wiring.T, "down" if action == "up" else "up"
-    quadratic = action == "quadratic"
-    run = _bind_quadratic(wiring, prepared[0]) if quadratic else _bind(wiring, action, prepared[0])
+    n = wiring.n
+    if action == "quadratic":
+        sums = _bind_quadratic(wiring, prepared[0])
+
+        def call_quadratic(x: torch.Tensor) -> torch.Tensor:
+            out = torch.empty(x.shape[:-1], dtype=x.dtype)
+            sums(x, out)
+            return out
+
+        return call_quadratic
+    run = _bind(wiring, action, prepared[0])
 
     def call(x: torch.Tensor) -> torch.Tensor:
-        y = torch.empty(x.shape[:-1], dtype=x.dtype) if quadratic else torch.empty_like(x)
-        run(x, y)
+        y = torch.empty_like(x)
+        run(x.data_ptr(), y.data_ptr(), x.numel() // n)
         return y
 
     return call
 
 
-def _bind(wiring: Wiring, action: str, c: Coefficients) -> Callable[[torch.Tensor, torch.Tensor], None]:
-    """A function of (x, y), both contiguous with rows of n, for one action on one rotation."""
+def _bind(wiring: Wiring, action: str, c: Coefficients) -> Rows:
+    """A function of (x, y, m), the addresses of m contiguous rows of n, for one action on one rotation."""
+    run: Rows | None = c.bound.get(action)
+    if run is None:
+        run = c.bound[action] = _make(wiring, action, c)
+    return run
+
+
+def _make(wiring: Wiring, action: str, c: Coefficients) -> Rows:
     make_rows: Any = _butterfly_rows if isinstance(wiring, Butterfly) else _pairs_rows
     rows: Rows = make_rows(wiring, action, c)
     n, k = wiring.n, wiring.n_rotations
     bytes_a_row = n * c.T.dtype.itemsize
-    factor = c.factor if action == "symmetric" else 1.0
+    factor, like = c.factor if action == "symmetric" else 1.0, c.T
 
-    def run(x: torch.Tensor, y: torch.Tensor) -> None:
-        count, at_x, at_y = x.numel() // n, x.data_ptr(), y.data_ptr()
+    def run(x: int, y: int, count: int) -> None:
         if count * k < 2 * WORTH_A_THREAD:
-            rows(at_x, at_y, count)
+            rows(x, y, count)
         else:
-            over_rows(lambda a, b: rows(at_x + a * bytes_a_row, at_y + a * bytes_a_row, b - a), count, k)
+            over_rows(lambda a, b: rows(x + a * bytes_a_row, y + a * bytes_a_row, b - a), count, k)
         if factor != 1.0:
-            y *= factor
+            cpu_butterfly.multiply(y, count * n, factor, like)
 
     return run
 
@@ -181,15 +199,12 @@ def _bind_quadratic(wiring: Wiring, c: Coefficients) -> Callable[[torch.Tensor, 
         rotated = torch.empty(min(block, len(rows)), n, dtype=x.dtype)
         for start in range(0, len(rows), block):
             part = rows[start : start + block]
-            run(part, rotated)
+            run(part.data_ptr(), rotated.data_ptr(), len(part))
             cpu_butterfly.weighted_squares(rotated.numpy()[: len(part)], weights, sums.numpy()[start:])
         if factor != 1.0:
             out *= factor
 
     return quadratic
-
-
-Rows = Callable[[int, int, int], None]  # (address of x, address of y, number of rows)
 
 
 def _butterfly_rows(wiring: Butterfly, action: str, c: Coefficients) -> Rows:

@@ -7,6 +7,7 @@ rotation, put in once at the end.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ import numpy as np
 import torch
 
 from swallowtail.kernels import cpu_butterfly, cpu_pairs
-from swallowtail.kernels._threads import over_rows
+from swallowtail.kernels._threads import WORTH_A_THREAD, over_rows
 from swallowtail.kernels.cpu_coefficients import (
     Coefficients,
     Prepared,
@@ -29,7 +30,10 @@ from swallowtail.wiring import Butterfly, Pairs, Wiring
 
 LONG_SUM = 4096  # rows
 IN_KERNEL = 512  # rows summed in the kernel's dtype, the rest in float64
-Batches = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # y, grad and grad_x, each (m, n)
+Addresses = tuple[int, int, int]  # of y, grad and grad_x, each (m, n)
+Walk = Callable[
+    [Addresses, int, np.ndarray], bool
+]  # m rows; adds to the gradient of the angles; whether that is finite
 
 
 def rotate_backward(
@@ -42,39 +46,51 @@ def rotate_backward(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Gradients of ⟨grad, Q x⟩ for x and the angles, from y = Q x: the activations are rebuilt.
 
-    ``prepared`` is what `prepare_training` made for the same angles.
+    ``prepared`` is what `prepare_training` made for the same angles. One rotation may come as angles (K,) with vectors
+    (*batch, n).
     """
     storage, y, grad = y.dtype, in_arithmetic(y).contiguous(), in_arithmetic(grad).contiguous()
-    angles = in_arithmetic(angles)
+    single, angles = angles.ndim == 1, in_arithmetic(angles)
     reverse = isinstance(wiring, Butterfly) and wiring.reverse
     # Walking up, vectors carry the scales instead of lacking them, and small gradients would underflow: plain.
     fast = isinstance(wiring, Butterfly) and transpose == reverse
     if not fast or prepared is None or prepared[0].wedge is None:
-        prepared = prepare(wiring, angles, fast=fast, training=True)
+        prepared = prepare(wiring, torch.atleast_2d(angles), fast=fast, training=True)
     grad_x = torch.empty_like(grad)
-    grad_angles = _walk(wiring, prepared, (y, grad, grad_x), transpose != reverse)
-    if (
-        fast and not np.isfinite(grad_angles).all()
-    ):  # out of the scaled form's range, if not of the plain one's
-        prepared = prepare(wiring, angles, fast=False, training=True)
-        grad_angles = _walk(wiring, prepared, (y, grad, grad_x), transpose != reverse)
-    result = torch.from_numpy(grad_angles)
+    grad_angles, finite = _walk(wiring, prepared, y, grad, grad_x, transpose != reverse)
+    if fast and not finite:  # out of the scaled form's range, if not of the plain one's
+        prepared = prepare(wiring, torch.atleast_2d(angles), fast=False, training=True)
+        grad_angles, _ = _walk(wiring, prepared, y, grad, grad_x, transpose != reverse)
+    result = torch.from_numpy(grad_angles[0] if single else grad_angles)
     if reverse:
-        result = -result[:, torch.from_numpy(wiring.T.transpose_order)]
+        result = -result[..., torch.from_numpy(wiring.T.transpose_order)]
     return grad_x.to(storage), result.to(angles.dtype)
 
 
-def _walk(wiring: Wiring, prepared: Prepared, batches: Batches, transpose: bool) -> np.ndarray:
-    """Fill grad_x; returns the gradient of the angles in forward form, (B, K)."""
-    y = batches[0]
-    forward = wiring.T if isinstance(wiring, Butterfly) and wiring.reverse else wiring
+def _walk(
+    wiring: Wiring,
+    prepared: Prepared,
+    y: torch.Tensor,
+    grad: torch.Tensor,
+    grad_x: torch.Tensor,
+    transpose: bool,
+) -> tuple[np.ndarray, bool]:
+    """Fill grad_x; returns the gradient of the angles in forward form, (B, K), and whether it is finite."""
+    batch, n = len(prepared), wiring.n
+    m = y.numel() // (batch * n)
     # Long sums are worth float64; short ones are not worth a gradient of twice the size.
-    sums = np.float64 if y.shape[1] > LONG_SUM else prepared[0].T.dtype
-    out = np.zeros((len(y), wiring.n_rotations), sums)
-    wedge: Any = _butterfly if isinstance(forward, Butterfly) else _pairs
+    sums = np.float64 if m > LONG_SUM else prepared[0].T.dtype
+    out = np.zeros((batch, wiring.n_rotations), sums)
+    finite, apart = True, m * n * y.itemsize
     for b, c in enumerate(prepared):
-        wedge(forward, c, tuple(batch[b] for batch in batches), transpose, out[b])
-    return out
+        walk: Walk | None = c.bound.get(("backward", transpose))
+        if walk is None:
+            forward = wiring.T if isinstance(wiring, Butterfly) and wiring.reverse else wiring
+            bind: Any = _butterfly if isinstance(forward, Butterfly) else _pairs
+            walk = c.bound["backward", transpose] = bind(forward, c, transpose)
+        at = (y.data_ptr() + b * apart, grad.data_ptr() + b * apart, grad_x.data_ptr() + b * apart)
+        finite = walk(at, m, out[b]) and finite
+    return out, finite
 
 
 @lru_cache(maxsize=1024)
@@ -89,45 +105,55 @@ def _program(wiring: Butterfly, number: np.dtype, transpose: bool, plain: bytes)
     return program(plan, "up wedge" if transpose else "down wedge", flags, not transpose, 2)
 
 
-def _butterfly(
-    wiring: Butterfly, c: Coefficients, batches: Batches, transpose: bool, out: np.ndarray
-) -> None:
-    number, n = c.T.dtype, wiring.n
-    plan = plan_of(wiring, number)
-    kernel = cpu_butterfly.up_wedge if transpose else cpu_butterfly.down_wedge
+def _butterfly(wiring: Butterfly, c: Coefficients, transpose: bool) -> Walk:
+    number, n, k = c.T.dtype, wiring.n, wiring.n_rotations
+    plan, row = plan_of(wiring, number), n * number.itemsize
+    kernel: Any = cpu_butterfly.up_wedge if transpose else cpu_butterfly.down_wedge
     program = _program(wiring, number, transpose, c.plain.tobytes())
-    row = n * number.itemsize
-    pointers = [batch.data_ptr() for batch in batches]
-    sign = -1.0 if transpose else 1.0
+    fixed = (n, program, c.T, c.P, c.scale_stored, c.wedge, plan.strides, -1.0 if transpose else 1.0)
+    layers, scratch = len(c.T), cpu_butterfly.ROWS_A_WEDGE
 
-    def rows(start: int, stop: int) -> np.ndarray:
-        total = np.zeros(wiring.n_rotations)
+    def rows(at: Addresses, start: int, stop: int, total: np.ndarray) -> bool:
+        finite, room = True, aligned((layers + scratch, plan.padded), number)
+        accumulator, rebuilt = room[:layers], room[layers:]
         for first in range(start, stop, IN_KERNEL):
-            room = aligned((len(c.T) + 4, plan.padded), number)
-            accumulator, scratch = room[:-4], room[-4:]
-            accumulator[:] = 0
-            at = [p + first * row for p in pointers]
+            y, grad, grad_x = (address + first * row for address in at)
             count = min(IN_KERNEL, stop - first)
-            kernel(*at, count, n, program, c.T, c.P, c.scale_stored, accumulator, scratch)
-            cpu_butterfly.collect(accumulator, plan.strides, n, sign, c.wedge, total)
-        return total
+            finite = kernel(y, grad, grad_x, count, *fixed, accumulator, rebuilt, total)
+        return finite
 
-    for total in over_rows(rows, len(batches[0]), wiring.n_rotations):
+    def walk(at: Addresses, m: int, out: np.ndarray) -> bool:
+        if m <= IN_KERNEL and m * k < 2 * WORTH_A_THREAD:
+            return rows(at, 0, m, out)
+
+        def part(start: int, stop: int) -> tuple[np.ndarray, bool]:
+            total = np.zeros(k)
+            return total, rows(at, start, stop, total)
+
+        return _add_up(over_rows(part, m, k), out)
+
+    return walk
+
+
+def _pairs(wiring: Pairs, c: Coefficients, transpose: bool) -> Walk:
+    number, n, k = c.T.dtype, wiring.n, wiring.n_rotations
+    row, kernel = n * number.itemsize, cast(Any, cpu_pairs.run_wedge)
+    pairs, T, P = wiring.pairs, c.T, c.P
+
+    def walk(at: Addresses, m: int, out: np.ndarray) -> bool:
+        def rows(start: int, stop: int) -> tuple[np.ndarray, bool]:
+            total = np.zeros(k)
+            y, g = (tile(n, number, stop - start) for _ in range(2))
+            addresses = (address + start * row for address in at)
+            kernel(*addresses, stop - start, n, transpose, pairs, T, P, y, g, total)
+            return -total if transpose else total, True
+
+        return _add_up(over_rows(rows, m, k), out)
+
+    return walk
+
+
+def _add_up(parts: list[tuple[np.ndarray, bool]], out: np.ndarray) -> bool:
+    for total, _ in parts:
         out += total
-
-
-def _pairs(wiring: Pairs, c: Coefficients, batches: Batches, transpose: bool, out: np.ndarray) -> None:
-    number, n = c.T.dtype, wiring.n
-    row = n * number.itemsize
-    pointers = [batch.data_ptr() for batch in batches]
-    kernel = cast(Any, cpu_pairs.run_wedge)
-
-    def rows(start: int, stop: int) -> np.ndarray:
-        total = np.zeros(wiring.n_rotations)
-        at = [p + start * row for p in pointers]
-        y, g = (tile(n, number, stop - start) for _ in range(2))
-        kernel(*at, stop - start, n, transpose, wiring.pairs, c.T, c.P, y, g, total)
-        return total
-
-    for total in over_rows(rows, len(batches[0]), wiring.n_rotations):
-        out += -total if transpose else total
+    return all(finite for _, finite in parts)

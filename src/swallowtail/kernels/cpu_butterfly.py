@@ -1,4 +1,4 @@
-"""Butterflies on the CPU: passes of vector codelets over one or two vectors at a time, in place.
+"""Butterflies on the CPU: passes of vector codelets over some rows, one or two at a time, in place.
 
 With Qᵀ = S·M, where M is the product of the unscaled (fast Givens) steps and S a diagonal,
 
@@ -12,8 +12,11 @@ from __future__ import annotations
 import numpy as np
 
 from swallowtail.kernels._numba import njit
-from swallowtail.kernels.cpu_plan import ONE, OTHER
+from swallowtail.kernels.cpu_plan import OTHER
 from swallowtail.kernels.simd import as_row, butterfly_pass
+
+BYTES_A_PASS = 2**16  # of rows that a pass goes through before the next one does: 16 of n = 1024
+ROWS_A_WEDGE = 4  # the same going backward, with y, its gradient and the sums
 
 
 @njit(nogil=True, cache=True)
@@ -91,79 +94,102 @@ def _pack_plain(cos, sin, p, start, n, T, P, S, W):
 
 
 @njit(nogil=True, cache=True)
-def collect(accumulator, strides, n, sign, W, out):
-    """Read the wedge products of first coordinates, layer by layer, into the flat gradient of the angles."""
-    k = 0
+def _collect(accumulator, strides, n, sign, W, out):
+    """Read the wedge products of first coordinates, layer by layer, into the flat gradient of the angles; False if one
+    is not finite.
+    """
+    k, check = 0, 0.0
     for layer in range(len(strides)):
         p = strides[layer]
         for block in range(0, n, 2 * p):
             for a in range(block, min(block + p, n - p)):
                 out[k] += sign * accumulator[layer, a] * W[k]
+                check += 0.0 * out[k]
                 k += 1
+    return check == 0.0
 
 
 def _driver(family):
-    """A kernel for one family of codelets. Numba keys its disk cache by the name held in the closure."""
+    """A kernel for one family of codelets. Numba keys its disk cache by the name held in the closure.
+
+    Each pass goes through some rows before the next one does: its coefficients then stay in the nearest cache, where
+    those of all passes would not fit beside the data.
+    """
 
     @njit(nogil=True, cache=True)
     def run(x, y, count, n, single, double, T, P, S, scratch):
-        size, padded = scratch.itemsize, scratch.shape[1]
-        for v in range(0, count, 2):
-            two = v + 1 < count
-            program = double if two else single
-            s0, d0 = x + v * n * size, y + v * n * size
-            s1, d1 = s0 + n * size, d0 + n * size
-            t0, t1 = d0, d1
-            if n != padded:
-                s0, s1 = t0, t1 = _load(s0, s1, two, n, scratch)
-            for i in range(program.shape[0]):
-                which = program[i, 1]
-                a, b = (s1, t1) if which == OTHER else (s0, t0)
-                butterfly_pass(
-                    family, scratch, program[i, 0], (a, s1, a, s1), (b, t1, b, t1), program[i, 2], padded,
-                    T.ctypes.data, P.ctypes.data, S.ctypes.data, program[i, 3], n,
-                )  # fmt: skip
-                s0 = s0 if which == OTHER else t0
-                s1 = s1 if which == ONE else t1
-            if n != padded:
-                _store(d0, d1, two, n, scratch)
+        padded, row, room = scratch.shape[1], n * scratch.itemsize, scratch.ctypes.data
+        whole = n == padded
+        block = max(2, BYTES_A_PASS // row // 2 * 2) if whole else 2
+        for first in range(0, count, block):
+            stop = min(first + block, count)
+            for last in range((stop - first) % 2 + 1):  # rows two by two, then a row that is left over
+                program = single if last else double
+                begin, end = (stop - 1, stop) if last else (first, stop - (stop - first) % 2)
+                if not whole and begin < end:
+                    _load(x + begin * row, x + (begin + 1) * row, not last, n, scratch)
+                for i in range(program.shape[0]):
+                    for v in range(begin, end, 2):
+                        to = y + v * row if whole else room
+                        at = x + v * row if whole and program[i, 4] else to
+                        step = row if whole else padded * scratch.itemsize
+                        next_at, next_to = at + step, to + step
+                        a, b = (next_at, next_to) if program[i, 1] == OTHER else (at, to)
+                        butterfly_pass(
+                            family, scratch, program[i, 0], (a, next_at, a, next_at), (b, next_to, b, next_to),
+                            program[i, 2], padded, T.ctypes.data, P.ctypes.data, S.ctypes.data, program[i, 3], n,
+                        )  # fmt: skip
+                if not whole and begin < end:
+                    _store(y + begin * row, y + (begin + 1) * row, not last, n, scratch)
 
     return run
 
 
 def _wedge_driver(family):
-    """Walk (y, grad) back through the rotation; ``accumulator`` (layers, padded) gains the wedge products.
+    """Walk (y, grad) back through the rotation; ``out`` gains the gradient of the angles, its ``sign`` given. False if
+    one is not finite.
 
-    S, the diagonal of Qᵀ = S·M, is what fast passes end with.
+    S, the diagonal of Qᵀ = S·M, is what fast passes end with; W is what the wedge products are short of. The
+    accumulator (layers, padded) is room for them, scratch (ROWS_A_WEDGE, padded) for y as it is rebuilt.
     """
 
     @njit(nogil=True, cache=True)
-    def run(y, grad, grad_x, count, n, program, T, P, S, accumulator, scratch):
-        size, padded = scratch.itemsize, scratch.shape[1]
-        for v in range(0, count, 2):
-            two = v + 1 < count
-            y0, g0, d0 = y + v * n * size, grad + v * n * size, grad_x + v * n * size
-            y1, g1, d1 = y0 + n * size, g0 + n * size, d0 + n * size
-            r0, r1 = scratch.ctypes.data, scratch.ctypes.data + padded * size  # y, rebuilt layer by layer
-            t0, t1 = d0, d1
-            if not two:  # zeros keep the last row company
-                y1 = g1 = d1 = t1 = r1
-                scratch[1, :] = 0
-                scratch[3, :] = 0
-            if n != padded:
-                y0, y1 = _load(y0, y1, two, n, scratch[:2])
-                g0, g1 = t0, t1 = _load(g0, g1, two, n, scratch[2:])
-            for i in range(program.shape[0]):
-                own = (
-                    S.ctypes.data if program[i, 1] else P.ctypes.data
-                )  # what the vectors' own numbers are times
-                butterfly_pass(
-                    family, scratch, program[i, 0], (y0, g0, y1, g1), (r0, t0, r1, t1), program[i, 2], padded,
-                    T.ctypes.data, own, accumulator.ctypes.data, program[i, 3], n,
-                )  # fmt: skip
-                y0, y1, g0, g1 = r0, r1, t0, t1
-            if n != padded:
-                _store(d0, d1, two, n, scratch[2:])
+    def run(y, grad, grad_x, count, n, program, T, P, S, W, strides, sign, accumulator, scratch, out):
+        padded, row, room = scratch.shape[1], n * scratch.itemsize, scratch.ctypes.data
+        wide = padded * scratch.itemsize
+        whole = n == padded
+        block = ROWS_A_WEDGE if whole else 2
+        accumulator[:] = 0
+        for first in range(0, count, block):
+            stop = min(first + block, count)
+            for last in range((stop - first) % 2 + 1):  # rows two by two, then a row that is left over
+                begin, end = (stop - 1, stop) if last else (first, stop - (stop - first) % 2)
+                if last:  # zeros keep it company
+                    scratch[1, :] = 0
+                    scratch[3, :] = 0
+                if not whole and begin < end:
+                    _load(y + begin * row, y + (begin + 1) * row, not last, n, scratch[:2])
+                    _load(grad + begin * row, grad + (begin + 1) * row, not last, n, scratch[2:])
+                for i in range(program.shape[0]):
+                    own = (
+                        S.ctypes.data if program[i, 1] else P.ctypes.data
+                    )  # what the vectors' own numbers are times
+                    for v in range(begin, end, 2):
+                        r0 = room + (v - begin) * wide if whole else room  # y, rebuilt
+                        t0 = grad_x + v * row if whole else room + 2 * wide
+                        r1, t1 = r0 + wide, (room + wide if last else t0 + row) if whole else t0 + wide
+                        y0, y1, g0, g1 = r0, r1, t0, t1
+                        if whole and program[i, 4]:
+                            y0, g0 = y + v * row, grad + v * row
+                            if not last:
+                                y1, g1 = y0 + row, g0 + row
+                        butterfly_pass(
+                            family, scratch, program[i, 0], (y0, g0, y1, g1), (r0, t0, r1, t1), program[i, 2], padded,
+                            T.ctypes.data, own, accumulator.ctypes.data, program[i, 3], n,
+                        )  # fmt: skip
+                if not whole and begin < end:
+                    _store(grad_x + begin * row, grad_x + (begin + 1) * row, not last, n, scratch[2:])
+        return _collect(accumulator, strides, n, sign, W, out)
 
     return run
 
@@ -173,6 +199,14 @@ up = _driver("up")  # Y = Q X
 symmetric = _driver("symmetric")  # Y = Q D Qᵀ X, with S D S in place of S
 down_wedge = _wedge_driver("down wedge")
 up_wedge = _wedge_driver("up wedge")
+
+
+@njit(nogil=True, cache=True)
+def multiply(address, count, factor, like):
+    """The ``count`` numbers at an address times a power of two."""
+    row = as_row(address, count, like)
+    for i in range(count):
+        row[i] *= factor
 
 
 @njit(nogil=True, cache=True)
@@ -193,14 +227,12 @@ def _weighted_squares(z, weights):
 
 @njit(nogil=True, cache=True)
 def _load(s0, s1, two, n, scratch):
-    """Copy one or two rows into zero-padded scratch; returns where they lie."""
+    """Copy one or two rows into zero-padded scratch."""
     scratch[0, :n] = as_row(s0, n, scratch)
     scratch[0, n:] = 0
     if two:
         scratch[1, :n] = as_row(s1, n, scratch)
         scratch[1, n:] = 0
-    first = scratch.ctypes.data
-    return first, first + scratch.shape[1] * scratch.itemsize
 
 
 @njit(nogil=True, cache=True)

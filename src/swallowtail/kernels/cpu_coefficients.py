@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,7 +41,8 @@ def in_arithmetic(x: torch.Tensor) -> torch.Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-class Coefficients(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Coefficients:
     """What the kernels read for one rotation, Qᵀ = S·M (see `cpu_butterfly`), and for one diagonal."""
 
     T: np.ndarray
@@ -52,6 +54,8 @@ class Coefficients(NamedTuple):
     diagonal: np.ndarray | None = None  # S D S, divided by `factor`
     factor: float = 1.0  # a power of two
     wedge: np.ndarray | None = None  # for each rotation, the scales of its two coordinates multiplied
+    # Kernels that have all this at hand. They must not hold this object: in a circle it would outlive its use.
+    bound: dict[Any, Any] = field(default_factory=dict)
 
 
 Prepared = tuple[Coefficients, ...]  # one for each of the B rotations
@@ -183,7 +187,8 @@ def _with_diagonal(c: Coefficients, eigenvalues: np.ndarray) -> Coefficients:
     factor = 1.0
     if number == np.float32 and 0 < largest * smallest**2 < 2.0**-100:
         factor = 2.0 ** np.floor(np.log2(largest))
-    return c._replace(diagonal=_stored(diagonal / factor * c.scale**2, number), factor=factor)
+    stored = _stored(diagonal / factor * c.scale**2, number)
+    return replace(c, diagonal=stored, factor=factor, bound={})
 
 
 def _holds(c: Coefficients, eigenvalues: np.ndarray) -> bool:
