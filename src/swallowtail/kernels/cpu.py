@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from swallowtail.kernels import cpu_butterfly, cpu_pairs
+from swallowtail.kernels import cpu_butterfly, cpu_pairs, simd
 from swallowtail.kernels._announce import announce_compilation
 from swallowtail.kernels._threads import WORTH_A_THREAD, over_rows
 from swallowtail.kernels.cpu_backward import rotate_backward
@@ -217,6 +217,9 @@ def _butterfly_rows(wiring: Butterfly, action: str, c: Coefficients) -> Rows:
     scaled = c.scaled and action != "unscaled"
     single, double = _programs(wiring, number, family, c.plain.tobytes(), scaled)
     T, P, shape = c.T, c.P, (2, c.T.shape[1])
+    if family == "up":
+        T = aligned(c.T.shape, number)
+        cpu_butterfly.turn(c.T, plan_of(wiring, number).strides, simd.lanes(number.itemsize * 8), T)
     make = np.empty if n == shape[1] else aligned  # without padding it is not used, only looked at
     return lambda x, y, count: kernel(x, y, count, n, single, double, T, P, diagonal, make(shape, number))
 

@@ -94,19 +94,36 @@ def _pack_plain(cos, sin, p, start, n, T, P, S, W):
 
 
 @njit(nogil=True, cache=True)
+def turn(T, strides, lanes, out):
+    """T as kernels that only go up read it: inside a register, at the partner's position."""
+    for layer in range(len(strides)):
+        h = strides[layer] if strides[layer] < lanes else 0
+        for f in range(T.shape[1]):
+            out[layer, f] = T[layer, f ^ h]
+
+
+@njit(nogil=True, cache=True)
 def _collect(accumulator, strides, n, sign, W, out):
     """Read the wedge products of first coordinates, layer by layer, into the flat gradient of the angles; False if one
     is not finite.
     """
-    k, check = 0, 0.0
+    k = 0
     for layer in range(len(strides)):
         p = strides[layer]
         for block in range(0, n, 2 * p):
             for a in range(block, min(block + p, n - p)):
                 out[k] += sign * accumulator[layer, a] * W[k]
-                check += 0.0 * out[k]
                 k += 1
-    return check == 0.0
+    return _vanish(out) == 0.0
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc"})
+def _vanish(x):
+    """Σ 0·x: not zero if a number is not finite."""
+    total = 0.0
+    for value in x:
+        total += 0.0 * value
+    return total
 
 
 def _driver(family):

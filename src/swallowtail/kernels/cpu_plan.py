@@ -72,7 +72,8 @@ def program(plan: Plan, family: str, plain: np.ndarray, scale: bool, vectors: in
         p = plan.passes[i]
         counts = (simd.WEDGE_VECTORS,) if wedge else (1, 2)
         by_vectors = [
-            simd.Shape(v, p.radix, p.inner, down, scaled, up, bool(plain[i]), wedge) for v in counts
+            simd.Shape(v, p.radix, p.inner, down, scaled, up, bool(plain[i]), wedge, family == "up")
+            for v in counts
         ]
         if wedge:
             choices = [(by_vectors[0], int(scaled))]

@@ -10,7 +10,8 @@ Coefficients are stored by position: stage l at feature f reads ``T[l, f]`` (and
     fast    x[f] ← x[f] + T[l, f]·x[f ⊕ stride]            two multiply-adds a rotation
     plain   x[f] ← P[l, f]·x[f] + T[l, f]·x[f ⊕ stride]    four
 
-The transposed step reads T at the partner's position instead.
+The transposed step reads T at the partner's position instead. Inside a register that is a shuffle, as costly as a
+multiply-add: kernels that only go up have it done beforehand (`Shape.turned`).
 """
 
 from __future__ import annotations
@@ -67,12 +68,16 @@ class Shape(NamedTuple):
     up: bool  # apply the transposed stages: strides rising, layers falling
     plain: bool  # four multiply-adds a rotation instead of two
     wedge: bool = False  # the vectors are pairs (y, grad): add their wedge products to the accumulator
+    turned: bool = (
+        False  # T holds, for stages inside a register, what the transposed step reads: no shuffles of T
+    )
 
 
 def _family(
     *actions: tuple[bool, bool, bool],
     forms: tuple[tuple[int, bool], ...] = ((1, False), (2, False), (1, True)),
     wedge: bool = False,
+    turned: bool = False,
 ) -> tuple[Shape, ...]:
     """Every shape that passes with these (down, scale, up) actions and (vectors, plain) forms may need: each is
     compiled.
@@ -80,7 +85,7 @@ def _family(
     most = WEDGE_RADIX if wedge else MAX_RADIX
     sizes = [(radix, True) for radix in range(most + 1)] + [(radix, False) for radix in range(1, most + 1)]
     return tuple(
-        Shape(vectors, radix, inner, down, scale, up, plain, wedge)
+        Shape(vectors, radix, inner, down, scale, up, plain, wedge, turned)
         for vectors, plain in forms
         for radix, inner in sizes
         for down, scale, up in actions
@@ -92,7 +97,7 @@ def _family(
 # A kernel compiles one family; a pass names its shape by its place in it.
 FAMILIES = {
     "down": _family((True, False, False), (True, True, False)),
-    "up": _family((False, False, True), (False, True, True)),
+    "up": _family((False, False, True), (False, True, True), turned=True),
     "symmetric": _family((True, False, False), (True, True, True), (False, False, True)),
     "down wedge": _family(
         (True, False, False),
@@ -191,7 +196,7 @@ class _Emitter:
             at = self.b.add(offset, self.at[m])
             t = self.load(self.a["T"], at)
             p = self.load(self.a["P"], at) if self.s.plain else None
-            if transposed:
+            if transposed and not self.s.turned:
                 t = self.partner(t, h)
             others = [self.partner(value, h) for value in x[m]]
             if self.s.wedge:
