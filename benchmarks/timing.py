@@ -29,7 +29,9 @@ def interleaved(
 ) -> dict[str, np.ndarray]:
     """Seconds a call of each function, ``rounds`` times, in turn, so that a noisy neighbour troubles all alike.
 
-    Each measurement repeats a short call until it lasts about ``least`` seconds.
+    Each measurement repeats a short call until it lasts about ``least`` seconds. Before that it runs for a third of
+    them: while the others ran, data and code have left the caches (on a shared machine the first call after 10 ms takes
+    up to twice as long), and a GPU has become idle. Otherwise that would count a lot for long calls, little for short.
     """
     torch.set_num_threads(threads)  # some packages change it when they are imported
     if device == "cuda":
@@ -41,6 +43,8 @@ def interleaved(
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in tqdm(range(rounds), desc=label, leave=False, disable=not sys.stderr.isatty()):
         for name, run in runs.items():
+            for _ in range(max(1, inner[name] // 3)):
+                run()
             times[name].append(_seconds(run, inner[name], device))
     return {name: np.array(values) for name, values in times.items()}
 

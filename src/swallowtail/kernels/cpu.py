@@ -122,13 +122,14 @@ def _launch(wiring: Wiring, action: str, prepared: Prepared, x: torch.Tensor) ->
     if not x.numel():
         return x.new_empty(x.shape)
     number = prepared[0].T.dtype
-    z = x.to(torch.float32 if number == np.float32 else torch.float64).contiguous()
+    dtype = torch.float32 if number == np.float32 else torch.float64
+    z = (x if x.dtype is dtype else x.to(dtype)).contiguous()
     y = torch.empty_like(z)
     count = z.numel() // (len(prepared) * wiring.n)
     apart = count * wiring.n * z.itemsize
     for b, c in enumerate(prepared):
         _bind(wiring, action, c)(z.data_ptr() + b * apart, y.data_ptr() + b * apart, count)
-    return y.to(x.dtype)
+    return y if x.dtype is dtype else y.to(x.dtype)
 
 
 def bind(wiring: Wiring, action: str, prepared: Prepared) -> Callable[[torch.Tensor], torch.Tensor] | None:
@@ -220,8 +221,10 @@ def _butterfly_rows(wiring: Butterfly, action: str, c: Coefficients) -> Rows:
     if family == "up":
         T = aligned(c.T.shape, number)
         cpu_butterfly.turn(c.T, plan_of(wiring, number).strides, simd.lanes(number.itemsize * 8), T)
-    make = np.empty if n == shape[1] else aligned  # without padding it is not used, only looked at
-    return lambda x, y, count: kernel(x, y, count, n, single, double, T, P, diagonal, make(shape, number))
+    if n == shape[1]:
+        unused = np.empty(shape, number)  # without padding nothing is kept there
+        return lambda x, y, count: kernel(x, y, count, n, single, double, T, P, diagonal, unused)
+    return lambda x, y, count: kernel(x, y, count, n, single, double, T, P, diagonal, aligned(shape, number))
 
 
 def _pairs_rows(wiring: Pairs, action: str, c: Coefficients) -> Rows:

@@ -64,7 +64,8 @@ def rotate_backward(
     result = torch.from_numpy(grad_angles[0] if single else grad_angles)
     if reverse:
         result = -result[..., torch.from_numpy(wiring.T.transpose_order)]
-    return grad_x.to(storage), result.to(angles.dtype)
+    grad_x = grad_x if grad_x.dtype is storage else grad_x.to(storage)
+    return grad_x, result if result.dtype is angles.dtype else result.to(angles.dtype)
 
 
 def _walk(
@@ -112,14 +113,20 @@ def _butterfly(wiring: Butterfly, c: Coefficients, transpose: bool) -> Walk:
     program = _program(wiring, number, transpose, c.plain.tobytes())
     fixed = (n, program, c.T, c.P, c.scale_stored, c.wedge, plan.strides, -1.0 if transpose else 1.0)
     layers, scratch = len(c.T), cpu_butterfly.ROWS_A_WEDGE
+    spare: list[tuple[np.ndarray, np.ndarray]] = []  # room that an earlier call has left, still in the cache
 
     def rows(at: Addresses, start: int, stop: int, total: np.ndarray) -> bool:
-        finite, room = True, aligned((layers + scratch, plan.padded), number)
-        accumulator, rebuilt = room[:layers], room[layers:]
+        finite = True
+        try:
+            room = spare.pop()
+        except IndexError:
+            new = aligned((layers + scratch, plan.padded), number)
+            room = new[:layers], new[layers:]
+        y, grad, grad_x = at
         for first in range(start, stop, IN_KERNEL):
-            y, grad, grad_x = (address + first * row for address in at)
-            count = min(IN_KERNEL, stop - first)
-            finite = kernel(y, grad, grad_x, count, *fixed, accumulator, rebuilt, total)
+            at_row, count = first * row, min(IN_KERNEL, stop - first)
+            finite = kernel(y + at_row, grad + at_row, grad_x + at_row, count, *fixed, *room, total)
+        spare.append(room)
         return finite
 
     def walk(at: Addresses, m: int, out: np.ndarray) -> bool:
