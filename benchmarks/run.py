@@ -16,7 +16,7 @@ import torch
 import swallowtail as st
 from benchmarks import registry
 from benchmarks.registry import Contender
-from benchmarks.timing import interleaved, write_rows
+from benchmarks.timing import interleaved, keep_freed_memory, write_rows
 
 BATCH = 256
 TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 1e-2}  # relative; a wrong kernel is off by order one
@@ -180,6 +180,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="of torch and of our CPU kernels")
     parser.add_argument("--quick", action="store_true", help="two sizes only; rows are not written")
     options = parser.parse_args()
+    keep_freed_memory()
     rows = measure(options.device, options.rounds, options.threads, options.quick)
     if not options.quick:
         command = "python -m benchmarks.run" + (
