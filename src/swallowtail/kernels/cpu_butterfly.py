@@ -15,7 +15,9 @@ from swallowtail.kernels._numba import njit
 from swallowtail.kernels.cpu_plan import OTHER
 from swallowtail.kernels.simd import as_row, butterfly_pass
 
-BYTES_A_PASS = 2**16  # of rows that a pass goes through before the next one does: 16 of n = 1024
+ROWS_A_PASS = 16  # that a pass goes through before the next one does,
+BYTES_A_PASS = 2**17  # or fewer, if they are long
+LOCAL_BYTES = 2**12  # of a row: passes that stay within so much of it go through all rows there first
 ROWS_A_WEDGE = 4  # the same going backward, with y, its gradient and the sums
 
 
@@ -130,14 +132,24 @@ def _driver(family):
     """A kernel for one family of codelets. Numba keys its disk cache by the name held in the closure.
 
     Each pass goes through some rows before the next one does: its coefficients then stay in the nearest cache, where
-    those of all passes would not fit beside the data.
+    those of all passes would not fit beside the data. In long rows those of one pass would not either, so passes
+    with small strides take one part of the rows after another.
     """
 
     @njit(nogil=True, cache=True)
+    def one(code, a, next_a, b, next_b, stride, padded, T, P, S, layer, live, like):
+        # A function of its own: its loops need all the registers for addresses.
+        butterfly_pass(
+            family, like, code, (a, next_a, a, next_a), (b, next_b, b, next_b), stride, padded, T, P, S, layer, live
+        )  # fmt: skip
+
+    @njit(nogil=True, cache=True)
     def run(x, y, count, n, single, double, T, P, S, scratch):
-        padded, row, room = scratch.shape[1], n * scratch.itemsize, scratch.ctypes.data
-        whole = n == padded
-        block = max(2, BYTES_A_PASS // row // 2 * 2) if whole else 2
+        size, padded, room = scratch.itemsize, scratch.shape[1], scratch.ctypes.data
+        row, whole = n * size, n == padded
+        step = row if whole else padded * size
+        local = LOCAL_BYTES // size if whole else 0
+        block = max(2, min(ROWS_A_PASS, BYTES_A_PASS // row // 2 * 2)) if whole else 2
         for first in range(0, count, block):
             stop = min(first + block, count)
             for last in range((stop - first) % 2 + 1):  # rows two by two, then a row that is left over
@@ -145,17 +157,26 @@ def _driver(family):
                 begin, end = (stop - 1, stop) if last else (first, stop - (stop - first) % 2)
                 if not whole and begin < end:
                     _load(x + begin * row, x + (begin + 1) * row, not last, n, scratch)
-                for i in range(program.shape[0]):
-                    for v in range(begin, end, 2):
-                        to = y + v * row if whole else room
-                        at = x + v * row if whole and program[i, 4] else to
-                        step = row if whole else padded * scratch.itemsize
-                        next_at, next_to = at + step, to + step
-                        a, b = (next_at, next_to) if program[i, 1] == OTHER else (at, to)
-                        butterfly_pass(
-                            family, scratch, program[i, 0], (a, next_at, a, next_at), (b, next_to, b, next_to),
-                            program[i, 2], padded, T.ctypes.data, P.ctypes.data, S.ctypes.data, program[i, 3], n,
-                        )  # fmt: skip
+                i = 0
+                while i < program.shape[0]:
+                    following, part = i + 1, n
+                    if program[i, 5] <= local:  # with this pass those after it that stay within the same part
+                        part = min(n, local)
+                        while following < program.shape[0] and program[following, 5] <= local:
+                            following += 1
+                    for at in range(0, n, part):
+                        shift = at * size
+                        for k in range(i, following):
+                            for v in range(begin, end, 2):
+                                to = (y + v * row if whole else room) + shift
+                                source = x + v * row + shift if whole and program[k, 4] else to
+                                a, b = (source + step, to + step) if program[k, 1] == OTHER else (source, to)
+                                one(
+                                    program[k, 0], a, source + step, b, to + step, program[k, 2], padded,
+                                    T.ctypes.data + shift, P.ctypes.data + shift, S.ctypes.data + shift, program[k, 3],
+                                    part, scratch,
+                                )  # fmt: skip
+                    i = following
                 if not whole and begin < end:
                     _store(y + begin * row, y + (begin + 1) * row, not last, n, scratch)
 

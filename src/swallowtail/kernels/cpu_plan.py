@@ -54,8 +54,8 @@ ONE, OTHER, BOTH = 0, 1, 2  # which of two vectors a row of a program works on
 
 def program(plan: Plan, family: str, plain: np.ndarray, scale: bool, vectors: int) -> np.ndarray:
     """The passes of one kernel as rows (code of the shape, which vectors, stride, layer·padded, whether it is the first
-    pass); going backward all passes work on two pairs of vectors, and the second number says whether the diagonal is
-    applied.
+    pass, how many features meet in it); going backward all passes work on two pairs of vectors, and the second number
+    says whether the diagonal is applied.
 
     Args:
         plan: the passes, in the order of Qᵀ.
@@ -81,8 +81,10 @@ def program(plan: Plan, family: str, plain: np.ndarray, scale: bool, vectors: in
             choices = [(by_vectors[vectors - 1], BOTH if vectors == 2 else ONE)]
         else:  # plain passes are rare, and compiled for one vector only
             choices = [(by_vectors[0], ONE), (by_vectors[0], OTHER)]
-        first = not rows
-        rows.extend([codes[shape], which, p.stride, p.layer * plan.padded, first] for shape, which in choices)
+        first, span = not rows, p.stride << p.radix
+        rows.extend(
+            [codes[shape], which, p.stride, p.layer * plan.padded, first, span] for shape, which in choices
+        )
 
     last = len(plan.passes) - 1
     scaled = scale and not plain[last]  # a plain pass leaves all scales at 1
