@@ -30,6 +30,7 @@ from swallowtail.wiring import Butterfly, Pairs, Wiring
 
 LONG_SUM = 4096  # rows
 IN_KERNEL = 512  # rows summed in the kernel's dtype, the rest in float64
+SPARE_BYTES = 2**20  # of sums that are kept for the next call; larger ones would not stay in a cache
 Addresses = tuple[int, int, int]  # of y, grad and grad_x, each (m, n)
 Walk = Callable[
     [Addresses, int, np.ndarray], bool
@@ -126,7 +127,8 @@ def _butterfly(wiring: Butterfly, c: Coefficients, transpose: bool) -> Walk:
         for first in range(start, stop, IN_KERNEL):
             at_row, count = first * row, min(IN_KERNEL, stop - first)
             finite = kernel(y + at_row, grad + at_row, grad_x + at_row, count, *fixed, *room, total)
-        spare.append(room)
+        if room[0].nbytes <= SPARE_BYTES:
+            spare.append(room)
         return finite
 
     def walk(at: Addresses, m: int, out: np.ndarray) -> bool:
