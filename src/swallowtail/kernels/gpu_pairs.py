@@ -115,8 +115,8 @@ def launch(
 
 
 def _fits_shared(prepared: PreparedPairs, device: torch.device) -> bool:
-    """Whether a row for each touched coordinate fits into shared memory (and this is a GPU, in float32)."""
-    if device.type != "cuda" or prepared.cos.dtype != torch.float32:
+    """Whether a row for each touched coordinate fits into shared memory (and this is a GPU of NVIDIA's, in float32)."""
+    if device.type != "cuda" or torch.version.hip is not None or prepared.cos.dtype != torch.float32:
         return False
     return 128 * _shared_lines(prepared) <= min(_shared_memory(device), 128 * SHARED_ROWS)
 

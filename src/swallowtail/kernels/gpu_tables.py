@@ -167,7 +167,8 @@ def prepare_plain(
         return PreparedButterfly(False, (), (), angles.new_empty(0), middle)
     passes = _passes(wiring.n)
     whole = len(passes) == wiring.depth == 1 and passes[0].bits == HELD.bits
-    if training and whole and dtype == torch.float32 and angles.is_cuda:
+    in_warps_of_32 = angles.is_cuda and torch.version.hip is None
+    if training and whole and dtype == torch.float32 and in_warps_of_32:
         passes = (HELD,)
     tables = []
     angles = angles.contiguous()
