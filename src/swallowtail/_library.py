@@ -177,22 +177,22 @@ def call(name: str, *arguments: Any) -> Any:
     the older kind, a third of the others' overhead, in eager mode. Where no gradient is wanted, as in most backward
     passes, the kernel is called.
     """
+    if _unwatched(*arguments):
+        return _KERNELS[name](*arguments)
     if not _eager(*arguments):
         return getattr(torch.ops.swallowtail, name)(*arguments)
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return _FUNCTIONS[name].apply(*arguments)
-    if not torch.is_grad_enabled() and forward_ad._current_level < 0:
-        return _KERNELS[name](*arguments)
     return _EAGER[name].apply(*arguments)
 
 
-def _plain_call(*tensors: Tensor) -> bool:
-    """Whether nothing watches: the kernel may be called for its numbers alone."""
+def _unwatched(*arguments: Any) -> bool:
+    """Whether only the numbers are wanted: no gradient of any kind, and nobody traces."""
     return (
         not torch.is_grad_enabled()
         and forward_ad._current_level < 0
         and torch._C._functorch.peek_interpreter_stack() is None
-        and _eager(*tensors)
+        and _eager(*arguments)
     )
 
 
@@ -275,16 +275,16 @@ class _OneRotation(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         y, angles = ctx.saved_tensors
-        wiring, transpose, unwatched = ctx.wiring, ctx.transpose, _plain_call(y, grad, angles)
-        backward = partial(ctx.backend.rotate_backward, wiring, transpose=transpose, **ctx.prepared)
-        if ctx.on_cpu and unwatched:
-            return *backward(angles, y, grad), None, None, None
+        wiring, transpose, backward = ctx.wiring, ctx.transpose, ctx.backend.rotate_backward
+        unwatched = _unwatched(y, grad, angles)
+        if unwatched and ctx.on_cpu:
+            return *backward(wiring, angles, y, grad, transpose, **ctx.prepared), None, None, None
         rows = (1, -1, wiring.n)
-        arguments = y.view(rows), grad.reshape(rows), angles[None]
+        y, grad_rows, angles = y.view(rows), grad.reshape(rows), angles[None]
         if unwatched:
-            grad_x, grad_angles = backward(arguments[2], *arguments[:2])
+            grad_x, grad_angles = backward(wiring, angles, y, grad_rows, transpose, **ctx.prepared)
         else:
-            grad_x, grad_angles = call("rotate_backward", *arguments, *encode(wiring), transpose)
+            grad_x, grad_angles = call("rotate_backward", y, grad_rows, angles, *encode(wiring), transpose)
         return grad_x.view(grad.shape), grad_angles[0], None, None, None
 
 

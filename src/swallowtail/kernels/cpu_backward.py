@@ -32,9 +32,8 @@ LONG_SUM = 4096  # rows
 IN_KERNEL = 512  # rows summed in the kernel's dtype, the rest in float64
 SPARE_BYTES = 2**20  # of sums that are kept for the next call; larger ones would not stay in a cache
 Addresses = tuple[int, int, int]  # of y, grad and grad_x, each (m, n)
-Walk = Callable[
-    [Addresses, int, np.ndarray], bool
-]  # m rows; adds to the gradient of the angles; whether that is finite
+# Of m rows; adds to the gradient of the angles, and says whether that is finite.
+Walk = Callable[[Addresses, int, np.ndarray], bool]
 
 
 def rotate_backward(

@@ -62,10 +62,9 @@ def prepare_training(wiring: Wiring, angles: torch.Tensor, x: torch.Tensor) -> A
     """Tables for `rotate` and then `rotate_backward`."""
     if not wiring.n_rotations or not x.numel():
         return None
-    dtype = _arithmetic(x.dtype)
     if isinstance(wiring, Pairs):
-        return gpu_pairs.prepare(wiring, angles, dtype)
-    return gpu_tables.prepare_plain(wiring, angles, None, dtype, training=True)
+        return _plain(wiring, angles, x)
+    return gpu_tables.prepare_plain(wiring, angles, None, _arithmetic(x.dtype), training=True)
 
 
 def multiply_adds(wiring: Wiring, prepared: PreparedButterfly | PreparedPairs, form: str = "rotate") -> int:

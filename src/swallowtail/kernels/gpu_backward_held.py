@@ -4,7 +4,7 @@ It does what `gpu_backward_kernels` does, with the same groups and tables, for o
 two vectors at a time. A group holds them as (2^r, 2, M): a thread has the 2^r partners of its positions and gives
 them away once, between two groups. Who holds what is said here rather than left to Triton, which lays out one tile in
 two ways, exchanges parts of it twice, and cannot know that the sums should stay where they are; an H200 spends its
-time on just that traffic (3.0 copies of the vectors with Triton's kernel, 2.5 with this one).
+time on just that traffic (3.0 copies of the vectors with Triton's kernel, 2.4 with this one, in a loop of its own).
 
 Triton's interpreter cannot run Gluon: there, and for other sizes, depths and float64, `gpu_backward_kernels` works.
 """
