@@ -12,9 +12,7 @@ from typing import Any
 import torch
 
 _compiled: dict[Any, Any] = {}  # by what Triton tells apart
-_remembered: dict[
-    Any, Any
-] = {}  # the same binaries by sizes as they are: found sooner, forgotten when too many
+_remembered: dict[Any, Any] = {}  # the same by sizes as they are: found sooner, forgotten when too many
 REMEMBERED = 4096
 
 

@@ -68,9 +68,7 @@ class Shape(NamedTuple):
     up: bool  # apply the transposed stages: strides rising, layers falling
     plain: bool  # four multiply-adds a rotation instead of two
     wedge: bool = False  # the vectors are pairs (y, grad): add their wedge products to the accumulator
-    turned: bool = (
-        False  # T holds, for stages inside a register, what the transposed step reads: no shuffles of T
-    )
+    turned: bool = False  # T is turned for going up: its shuffles inside a register are done
 
 
 def _family(
