@@ -116,7 +116,12 @@ def test_several_passes(monkeypatch, dtype):
     check(wiring, 1, 2, dtype, 1e-13 if dtype == torch.float64 else 8e-3, True)
 
 
-@pytest.mark.skipif(DEVICE.type != "cuda" or not RUNS_HERE, reason="no GPU: the interpreter cannot run Gluon")
+needs_gluon = pytest.mark.skipif(
+    DEVICE.type != "cuda" or not RUNS_HERE, reason="no GPU: the interpreter cannot run Gluon"
+)
+
+
+@needs_gluon
 @pytest.mark.parametrize("n", [1024, 784, 513])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(("dtype", "bound"), [(torch.float32, 3e-7), (torch.bfloat16, 3e-3)])
@@ -142,6 +147,45 @@ def test_sums_held_in_registers(n, reverse, dtype, bound):
                 )
                 for a, e in zip(actual, expected, strict=True):
                     assert_close(a, e, bound, f"{batch=} {m=} {transpose=}")
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@needs_gluon
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize(
+    "wiring",
+    [Butterfly(1024), Butterfly(1024, 3, reverse=True), Butterfly(784, 2), Butterfly(513, reverse=True)],
+)
+def test_vectors_held_whole(wiring, fast, monkeypatch):
+    """`gpu_rotate_held` for half precision and for Q D Qᵀ, and where it is left to Triton; unwritten memory is NaN."""
+    from swallowtail.kernels import gpu_butterfly
+
+    launched = []
+    start = gpu_butterfly.start
+    monkeypatch.setattr(
+        gpu_butterfly, "start", lambda kernel, *a, **k: (launched.append(kernel), start(kernel, *a, **k))
+    )
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    torch.use_deterministic_algorithms(True)
+    try:
+        for dtype, bound in (
+            (torch.float32, 3e-7 * wiring.depth**0.5),
+            (torch.bfloat16, 3e-3),
+            (torch.float16, 5e-4),
+        ):
+            for batch, m in ((1, 1), (2, 13), (1, 301)):
+                angles, d, x, _ = problem(wiring, batch, m, dtype)
+                tables = gpu.prepare(wiring, angles, d, fast=fast)
+                exact = (angles.double(), d.double(), x.double())
+                launched.clear()
+                for transpose in (False, True):
+                    y = gpu.rotate(wiring, angles, x, transpose, prepared=tables)
+                    assert_close(y, reference.rotate(wiring, exact[0], exact[2], transpose), bound, "rotate")
+                y = gpu.symmetric(wiring, angles, d, x, prepared=tables)
+                assert_close(y, reference.symmetric(wiring, *exact), bound, "symmetric")
+                held = [kernel is gpu_butterfly.gpu_rotate_held.rotate_kernel for kernel in launched]
+                assert held == [dtype != torch.float32, dtype != torch.float32, True]
     finally:
         torch.use_deterministic_algorithms(False)
 

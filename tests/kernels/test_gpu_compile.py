@@ -42,3 +42,21 @@ def test_backward_with_held_sums(up, half):
     # Sixteen-byte stores: 32 numbers a thread of y and of g, in float32; half as many bytes at the ends in bfloat16.
     exchanged, at_the_end = 4 * 32 // 4, (2 if up else 1) * (4 if half else 8)
     assert stored == exchanged + at_the_end
+
+
+@pytest.mark.parametrize("up", [False, True])
+@pytest.mark.parametrize("form", ["Q x", "Qᵀ x", "Q D Qᵀ x"])
+def test_half_precision_held_whole(form, up):
+    """Between four groups a sweep exchanges its numbers three times, through shared memory; nothing else does, and at
+    both ends threads read and write for themselves.
+    """
+    from swallowtail.kernels.gpu_rotate_held import rotate_kernel
+
+    rows, sweeps = (4, 2) if form == "Q D Qᵀ x" else (8, 1)
+    constants = {
+        "TO_BASIS": form != "Q x", "FROM_BASIS": form != "Qᵀ x", "MIDDLE": True, "UP": up, "FAST": True, "DEPTH": 1,
+        "EVEN": True, "GROUPS": 4, "BITS": 10, "ROWS": rows, "WARPS": 4,
+    }  # fmt: skip
+    assembly = compiled(rotate_kernel, 4, constants, ("x_ptr", "y_ptr")).asm["ptx"]
+    stored = assembly.count("st.shared") + assembly.count("stmatrix")
+    assert stored == sweeps * 3 * (rows * 1024 // 128) // 4

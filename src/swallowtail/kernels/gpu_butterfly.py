@@ -7,11 +7,19 @@ from typing import NamedTuple
 
 import torch
 
-from swallowtail.kernels import gpu_backward_held
+from swallowtail.kernels import gpu_backward_held, gpu_rotate_held
 from swallowtail.kernels import gpu_backward_kernels as backward
 from swallowtail.kernels import gpu_butterfly_kernels as kernels
 from swallowtail.kernels.gpu_launch import launch as start
-from swallowtail.kernels.gpu_tables import HELD, Pass, PreparedButterfly, angle_index, tiles_of
+from swallowtail.kernels.gpu_tables import (
+    HELD,
+    WHOLE,
+    Pass,
+    PreparedButterfly,
+    angle_index,
+    in_warps_of_32,
+    tiles_of,
+)
 from swallowtail.wiring import Butterfly
 
 # Bound on the scratch between two passes. Chunks that would stay in the L2 cache (32 MiB) were slower on an
@@ -39,6 +47,7 @@ TILES = {
 }  # fmt: skip
 BACKWARD_PROGRAMS = 4  # a multiprocessor, each with sums of its own
 HELD_WARPS = 2  # of a program of `gpu_backward_held`
+HELD_TILES = {"one way": (8, 4), "both ways": (4, 4)}  # as in TILES, for `gpu_rotate_held`
 # Entries of a program that collects them, slots it reads at a time, its warps; the fastest of eight on an H200.
 COLLECT_BLOCK, COLLECT_SLOTS, COLLECT_WARPS = 16, 256, 8
 
@@ -145,20 +154,39 @@ def _launch_step(
         u, v = u[:, step.sweep], v[:, step.sweep]
     middle = u if step.middle is None else step.middle
     scales = prepared.scales if prepared.fast else u
-    tile_rows, warps = _tile(
-        p, "both ways" if step.to_basis and step.from_basis else "one way", u.dtype, x.dtype
-    )
-    row_blocks, tiles = -(-rows // tile_rows), tiles_of(n, p)
+    strides = (x.stride(0), y.stride(0), u.stride(0), scales.stride(0), middle.stride(0))
+    depth, tiles = wiring.depth if step.sweep is None else 1, tiles_of(n, p)
+    form = {
+        "TO_BASIS": step.to_basis, "FROM_BASIS": step.from_basis, "MIDDLE": step.middle is not None,
+        "UP": not wiring.reverse, "FAST": prepared.fast, "DEPTH": depth,
+        "EVEN": n % (1 << (p.first + p.bits)) == 0,
+    }  # fmt: skip
+    kind = "both ways" if step.to_basis and step.from_basis else "one way"
+    if p == WHOLE and tiles == 1 and not quadratic and _better_held(kind, u, x):
+        tile_rows, warps = HELD_TILES[kind]
+        row_blocks = -(-rows // tile_rows)
+        start(
+            gpu_rotate_held.rotate_kernel, (batch * row_blocks,),
+            x, y, u, v, u, v, scales, middle, n, rows, row_blocks, *strides,
+            **form, GROUPS=p.groups, BITS=p.bits, ROWS=tile_rows, WARPS=warps, warps=warps,
+        )  # fmt: skip
+        return
+    tile_rows, warps = _tile(p, kind, u.dtype, x.dtype)
+    row_blocks = -(-rows // tile_rows)
     start(
         kernels.rotate_kernel, (batch * row_blocks * tiles,),
-        x, y, u, v, u, v, scales, middle, n, rows, row_blocks, tiles, x.stride(0), y.stride(0), u.stride(0),
-        scales.stride(0), middle.stride(0),
-        TO_BASIS=step.to_basis, FROM_BASIS=step.from_basis, MIDDLE=step.middle is not None,
-        QUADRATIC=quadratic,
-        UP=not wiring.reverse, FAST=prepared.fast, DEPTH=wiring.depth if step.sweep is None else 1,
-        EVEN=n % (1 << (p.first + p.bits)) == 0, DIRECT=x.dtype.itemsize >= 4,
+        x, y, u, v, u, v, scales, middle, n, rows, row_blocks, tiles, *strides,
+        **form, QUADRATIC=quadratic, DIRECT=x.dtype.itemsize >= 4,
         GROUPS=p.groups, BITS=p.bits, COLS=p.cols, STRIDE=1 << p.first, ROWS=tile_rows, warps=warps,
     )  # fmt: skip
+
+
+def _better_held(kind: str, table: torch.Tensor, x: torch.Tensor) -> bool:
+    """Whether `gpu_rotate_held` can and should take whole vectors: one way in float32 Triton's kernel is as fast as
+    memory and sooner compiled.
+    """
+    wanted = kind == "both ways" or x.dtype.itemsize == 2
+    return wanted and table.dtype == torch.float32 and in_warps_of_32(x)
 
 
 def launch_backward(

@@ -243,18 +243,16 @@ def _load_diagonal(
 def rotate_kernel(
     x_ptr, y_ptr, u_ptr, v_ptr, u_again_ptr, v_again_ptr, scale_ptr, middle_ptr,
     n, n_rows, row_blocks, tiles, x_stride, y_stride, table_stride, scale_stride, middle_stride,
-    TO_BASIS: tl.constexpr, FROM_BASIS: tl.constexpr, MIDDLE: tl.constexpr, QUADRATIC: tl.constexpr,
-    UP: tl.constexpr, FAST: tl.constexpr, DEPTH: tl.constexpr, EVEN: tl.constexpr, DIRECT: tl.constexpr,
+    TO_BASIS: tl.constexpr, FROM_BASIS: tl.constexpr, MIDDLE: tl.constexpr, UP: tl.constexpr, FAST: tl.constexpr,
+    DEPTH: tl.constexpr, EVEN: tl.constexpr, QUADRATIC: tl.constexpr, DIRECT: tl.constexpr,
     GROUPS: tl.constexpr, BITS: tl.constexpr, COLS: tl.constexpr, STRIDE: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """One pass over the vectors: Qᵀ (TO_BASIS), then a diagonal (MIDDLE), then Q (FROM_BASIS), each optional.
 
-    UP says which way the strides of Q go; those of Qᵀ go the other way. With QUADRATIC the pass ends in the
-    middle with Σ d w², one number a vector and tile. The tables come twice, as u, v and u_again, v_again:
-    from the
-    same pointer the compiler would keep all coefficients of Qᵀ in registers until Q needs them. Sweep d of
-    the fast form ends (Qᵀ) or begins (Q) with a
-    multiplication by its scales; those of the innermost sweep are part of the diagonal.
+    UP says which way the strides of Q go; those of Qᵀ go the other way. With QUADRATIC the pass ends in the middle with
+    Σ d w², one number a vector and tile. The tables come twice, as u, v and u_again, v_again: from the same pointer the
+    compiler would keep all coefficients of Qᵀ in registers until Q needs them. Sweep d of the fast form ends (Qᵀ) or
+    begins (Q) with a multiplication by its scales; those of the innermost sweep are part of the diagonal.
     """
     program = tl.program_id(0)
     block = (program // tiles) % row_blocks

@@ -60,7 +60,13 @@ def _passes(n: int) -> tuple[Pass, ...]:
 # Groups of a contiguous pass of so many stages: 2 to 4 stages a group, so many that M is at least the number
 # of threads. With M smaller, a group's threads would share positions and exchange data at every stage.
 GROUPS = {1: 1, 2: 1, 3: 1, 4: 1, 5: 2, 6: 2, 7: 2, 8: 3, 9: 3, 10: 4, 11: 4, 12: 3}
-HELD = Pass(0, 10, 1, 3)  # training in float32, where one sweep is one pass: for `gpu_backward_held`
+WHOLE = Pass(0, 10, 1, GROUPS[10])  # vectors of 513 to 1024 numbers
+HELD = Pass(0, 10, 1, 3)  # the same for training in float32 with one sweep: for `gpu_backward_held`
+
+
+def in_warps_of_32(x: torch.Tensor) -> bool:
+    """Whether the Gluon kernels, which are written for such warps, can run where x is."""
+    return x.is_cuda and torch.version.hip is None
 
 
 @lru_cache(maxsize=32)
@@ -166,9 +172,8 @@ def prepare_plain(
     if not wiring.n_rotations:
         return PreparedButterfly(False, (), (), angles.new_empty(0), middle)
     passes = _passes(wiring.n)
-    whole = len(passes) == wiring.depth == 1 and passes[0].bits == HELD.bits
-    in_warps_of_32 = angles.is_cuda and torch.version.hip is None
-    if training and whole and dtype == torch.float32 and in_warps_of_32:
+    one_sweep = passes == (WHOLE,) and wiring.depth == 1
+    if training and one_sweep and dtype == torch.float32 and in_warps_of_32(angles):
         passes = (HELD,)
     tables = []
     angles = angles.contiguous()
