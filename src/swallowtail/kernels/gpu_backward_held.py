@@ -2,7 +2,7 @@
 
 It does what `gpu_backward_kernels` does for one sweep over whole vectors, two at a time, laid out as `gpu_held` says.
 Triton cannot know that the sums should stay where they are: on an H200 its kernel takes 3.0 copies of the vectors, this
-one 2.4, in a loop of its own.
+one 2.3, in a loop of its own.
 """
 
 from __future__ import annotations
