@@ -12,11 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from swallowtail import _checks
 from swallowtail import _library as library
-from swallowtail.kernels import PreparedCache, load, select_backend
+from swallowtail.kernels import PreparedCache, direct, load, select_backend
 from swallowtail.wiring import Wiring
 
 _HALF = (torch.float16, torch.bfloat16)
@@ -34,6 +33,8 @@ def rotate(x: Tensor, wiring: Wiring, angles: Tensor, *, cache: PreparedCache | 
     Returns:
         Shape (*batch, n). Half-precision x keeps its dtype (arithmetic is float32); otherwise dtypes promote.
     """
+    if cache is not None and (run := cache.bound("up", x, wiring, angles)) is not None:
+        return run(x)
     return _rotate(x, wiring, angles, False, cache)
 
 
@@ -41,6 +42,8 @@ def rotate_transpose(
     x: Tensor, wiring: Wiring, angles: Tensor, *, cache: PreparedCache | None = None
 ) -> Tensor:
     """Qᵀ x for vectors on the last axis; arguments as in `rotate`."""
+    if cache is not None and (run := cache.bound("down", x, wiring, angles)) is not None:
+        return run(x)
     return _rotate(x, wiring, angles, True, cache)
 
 
@@ -48,11 +51,10 @@ def symmetric_matvec(
     x: Tensor, wiring: Wiring, angles: Tensor, eigenvalues: Tensor, *, cache: PreparedCache | None = None
 ) -> Tensor:
     """Q D Qᵀ x in one pass; ``eigenvalues`` (*batch, n) is the diagonal of D. Returns shape (*batch, n)."""
-    direct = _direct(x, angles, eigenvalues)
-    if direct and cache is not None and (run := cache.bound("symmetric", x, wiring, angles, eigenvalues)):
+    if cache is not None and (run := cache.bound("symmetric", x, wiring, angles, eigenvalues)) is not None:
         return run(x)
     x3, (angles2, d2), shape = _canonical(x, wiring, angles, eigenvalues)
-    if direct:
+    if direct(x, angles, eigenvalues):
         name = select_backend(x)
         prepared = _prepared(cache, name, wiring, (angles, eigenvalues), angles2, d2)
         y = load(name).symmetric(wiring, angles2, d2, x3, **prepared)
@@ -65,11 +67,10 @@ def quadratic_form(
     x: Tensor, wiring: Wiring, angles: Tensor, eigenvalues: Tensor, *, cache: PreparedCache | None = None
 ) -> Tensor:
     """xᵀ Q D Qᵀ x, one number a vector, at about half the cost of the product. Returns shape (*batch,)."""
-    direct = _direct(x, angles, eigenvalues)
-    if direct and cache is not None and (run := cache.bound("quadratic", x, wiring, angles, eigenvalues)):
+    if cache is not None and (run := cache.bound("quadratic", x, wiring, angles, eigenvalues)) is not None:
         return run(x)
     x3, (angles2, d2), shape = _canonical(x, wiring, angles, eigenvalues)
-    if direct:
+    if direct(x, angles, eigenvalues):
         name = select_backend(x)
         prepared = _prepared(cache, name, wiring, (angles, eigenvalues), angles2, d2)
         q = load(name).quadratic(wiring, angles2, d2, x3, **prepared)
@@ -81,17 +82,11 @@ def quadratic_form(
 def _rotate(
     x: Tensor, wiring: Wiring, angles: Tensor, transpose: bool, cache: PreparedCache | None
 ) -> Tensor:
-    direct = _direct(x, angles)
-    if (
-        direct
-        and cache is not None
-        and (run := cache.bound("down" if transpose else "up", x, wiring, angles))
-    ):
-        return run(x)
-    if not direct and (simple := library.rotate_simply(x, angles, wiring, transpose, cache)) is not None:
+    unwatched = direct(x, angles)
+    if not unwatched and (simple := library.rotate_simply(x, angles, wiring, transpose, cache)) is not None:
         return simple
     x3, (angles2,), shape = _canonical(x, wiring, angles)
-    if direct:
+    if unwatched:
         name = select_backend(x)
         prepared = _prepared(cache, name, wiring, (angles,), angles2, None)
         y = load(name).rotate(wiring, angles2, x3, transpose, **prepared)
@@ -111,22 +106,6 @@ def _prepared(
     if cache is None or name == "reference":
         return {}
     return {"prepared": cache.get(name, wiring, angles, eigenvalues, sources)}
-
-
-def _direct(*tensors: Tensor) -> bool:
-    """Whether no transformation, tracer or gradient is watching these tensors."""
-    if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
-        return False
-    grad, forward_mode = torch.is_grad_enabled(), forward_ad._current_level >= 0
-    for tensor in tensors:
-        kind = type(tensor)
-        if (
-            (kind is not Tensor and kind is not torch.nn.Parameter)
-            or forward_mode
-            or (grad and tensor.requires_grad)
-        ):
-            return False
-    return True
 
 
 def _canonical(

@@ -179,7 +179,7 @@ def _make(wiring: Wiring, action: str, c: Coefficients) -> Rows:
     factor, like = c.factor if action == "symmetric" else 1.0, c.T
 
     def run(x: int, y: int, count: int) -> None:
-        if count * k < 2 * WORTH_A_THREAD:
+        if count * k < 2 * WORTH_A_THREAD or torch.get_num_threads() == 1:
             rows(x, y, count)
         else:
             over_rows(lambda a, b: rows(x + a * bytes_a_row, y + a * bytes_a_row, b - a), count, k)
@@ -221,10 +221,15 @@ def _butterfly_rows(wiring: Butterfly, action: str, c: Coefficients) -> Rows:
     if family == "up":
         T = aligned(c.T.shape, number)
         cpu_butterfly.turn(c.T, plan_of(wiring, number).strides, simd.lanes(number.itemsize * 8), T)
-    if n == shape[1]:
-        unused = np.empty(shape, number)  # without padding nothing is kept there
-        return lambda x, y, count: kernel(x, y, count, n, single, double, T, P, diagonal, unused)
-    return lambda x, y, count: kernel(x, y, count, n, single, double, T, P, diagonal, aligned(shape, number))
+    unused = np.empty(shape, number)  # without padding nothing is kept there
+    assert diagonal is not None
+    arrays = (T, P, diagonal)
+    t, p, d = (array.ctypes.data for array in arrays)  # Numba takes longer over an array than over a number
+
+    def rows(x: int, y: int, count: int, alive: Any = arrays) -> None:
+        kernel(x, y, count, n, single, double, t, p, d, unused if n == shape[1] else aligned(shape, number))
+
+    return rows
 
 
 def _pairs_rows(wiring: Pairs, action: str, c: Coefficients) -> Rows:

@@ -13,11 +13,13 @@ import numpy as np
 
 from swallowtail.kernels._numba import njit
 from swallowtail.kernels.cpu_plan import OTHER
-from swallowtail.kernels.simd import as_row, butterfly_pass
+from swallowtail.kernels.simd import REGISTER_BYTES, as_row
+from swallowtail.kernels.simd_butterfly import butterfly_pass
 
-ROWS_A_PASS = 16  # that a pass goes through before the next one does,
+ROWS_A_PASS = 32  # that a pass goes through before the next one does,
 BYTES_A_PASS = 2**17  # or fewer, if they are long
 LOCAL_BYTES = 2**12  # of a row: passes that stay within so much of it go through all rows there first
+ALIKE = 2**12  # addresses so many bytes apart look the same at first
 ROWS_A_WEDGE = 4  # the same going backward, with y, its gradient and the sums
 
 
@@ -128,6 +130,21 @@ def _vanish(x):
     return total
 
 
+@njit(nogil=True, cache=True)
+def _away(ahead, p, span, features, size):
+    """The mirror that keeps a pass's loads away from its stores, or 0.
+
+    A processor first tells loads from stores by the last 12 bits of their addresses, and a load waits for a store a few
+    blocks back that differs from it in others only. So where targets lie ``ahead`` bytes of the coefficients, blocks
+    that come before are next, and otherwise blocks that come after.
+    """
+    register = REGISTER_BYTES // size
+    period = ALIKE if p <= register else min(ALIKE, p * size)
+    if 0 < ahead % period < period // 2:
+        return (features - span) | (p - register)
+    return 0
+
+
 def _driver(family):
     """A kernel for one family of codelets. Numba keys its disk cache by the name held in the closure.
 
@@ -137,10 +154,11 @@ def _driver(family):
     """
 
     @njit(nogil=True, cache=True)
-    def one(code, a, next_a, b, next_b, stride, padded, T, P, S, layer, live, like):
+    def one(code, a, next_a, b, next_b, stride, padded, T, P, S, layer, live, mirror, repeat, step, like):
         # A function of its own: its loops need all the registers for addresses.
         butterfly_pass(
-            family, like, code, (a, next_a, a, next_a), (b, next_b, b, next_b), stride, padded, T, P, S, layer, live
+            family, like, code, (a, next_a, a, next_a), (b, next_b, b, next_b), stride, padded, T, P, S, layer, live,
+            mirror, repeat, step,
         )  # fmt: skip
 
     @njit(nogil=True, cache=True)
@@ -167,15 +185,18 @@ def _driver(family):
                     for at in range(0, n, part):
                         shift = at * size
                         for k in range(i, following):
-                            for v in range(begin, end, 2):
-                                to = (y + v * row if whole else room) + shift
-                                source = x + v * row + shift if whole and program[k, 4] else to
-                                a, b = (source + step, to + step) if program[k, 1] == OTHER else (source, to)
-                                one(
-                                    program[k, 0], a, source + step, b, to + step, program[k, 2], padded,
-                                    T.ctypes.data + shift, P.ctypes.data + shift, S.ctypes.data + shift, program[k, 3],
-                                    part, scratch,
-                                )  # fmt: skip
+                            to = (y + begin * row if whole else room) + shift
+                            source = x + begin * row + shift if whole and program[k, 4] else to
+                            a, b = (source + step, to + step) if program[k, 1] == OTHER else (source, to)
+                            mirror = 0
+                            if whole and not program[k, 4]:
+                                ahead = to - shift - T - program[k, 3] * size
+                                mirror = _away(ahead, program[k, 2], program[k, 5], part, size)
+                            one(
+                                program[k, 0], a, source + step, b, to + step, program[k, 2], padded,
+                                T + shift, P + shift, S + shift, program[k, 3],
+                                part, mirror, (end - begin + 1) // 2, 2 * step, scratch,
+                            )  # fmt: skip
                     i = following
                 if not whole and begin < end:
                     _store(y + begin * row, y + (begin + 1) * row, not last, n, scratch)
@@ -212,19 +233,19 @@ def _wedge_driver(family):
                     own = (
                         S.ctypes.data if program[i, 1] else P.ctypes.data
                     )  # what the vectors' own numbers are times
-                    for v in range(begin, end, 2):
-                        r0 = room + (v - begin) * wide if whole else room  # y, rebuilt
-                        t0 = grad_x + v * row if whole else room + 2 * wide
-                        r1, t1 = r0 + wide, (room + wide if last else t0 + row) if whole else t0 + wide
-                        y0, y1, g0, g1 = r0, r1, t0, t1
-                        if whole and program[i, 4]:
-                            y0, g0 = y + v * row, grad + v * row
-                            if not last:
-                                y1, g1 = y0 + row, g0 + row
-                        butterfly_pass(
-                            family, scratch, program[i, 0], (y0, g0, y1, g1), (r0, t0, r1, t1), program[i, 2], padded,
-                            T.ctypes.data, own, accumulator.ctypes.data, program[i, 3], n,
-                        )  # fmt: skip
+                    r0, r1 = room, room + wide  # y, rebuilt
+                    t0 = grad_x + begin * row if whole else room + 2 * wide
+                    t1 = (room + wide if last else t0 + row) if whole else t0 + wide
+                    y0, y1, g0, g1 = r0, r1, t0, t1
+                    if whole and program[i, 4]:
+                        y0, g0 = y + begin * row, grad + begin * row
+                        if not last:
+                            y1, g1 = y0 + row, g0 + row
+                    butterfly_pass(
+                        family, scratch, program[i, 0], (y0, g0, y1, g1), (r0, t0, r1, t1), program[i, 2], padded,
+                        T.ctypes.data, own, accumulator.ctypes.data, program[i, 3], n, 0, (end - begin + 1) // 2,
+                        2 * wide,
+                    )  # fmt: skip
                 if not whole and begin < end:
                     _store(grad_x + begin * row, grad_x + (begin + 1) * row, not last, n, scratch[2:])
         return _collect(accumulator, strides, n, sign, W, out)
