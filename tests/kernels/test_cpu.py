@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from swallowtail import Butterfly, Pairs
-from swallowtail.kernels import _threads, cpu, reference, simd
+from swallowtail.kernels import _openmp, _threads, cpu, reference, simd
 
 EVERY = pytest.mark.parametrize("name", WIRINGS)
 SOME = pytest.mark.parametrize("name", FEW)
@@ -408,8 +408,16 @@ def test_deep_butterflies_pay_for_few_plain_passes():
 
 @pytest.mark.parametrize("name", ["butterfly-784", "butterfly-64-deep", "pairs-100"])
 @pytest.mark.parametrize("m", [2, 3, 33, 1001])
-def test_threads_give_the_same_bits(name, m, monkeypatch):
-    wiring = WIRINGS[name]
+@pytest.mark.parametrize("openmp", [True, False])
+def test_threads_give_the_same_bits(name, m, openmp, monkeypatch):
+    """On PyTorch's threads, where it has some and the wiring is a butterfly, and on Python's."""
+    wiring, jobs = WIRINGS[name], []
+    if openmp and not _openmp.available():
+        pytest.skip("this PyTorch has no OpenMP")
+    start = _openmp.on_threads
+    monkeypatch.setattr(_openmp, "on_threads", lambda *job: (jobs.append(job), start(*job)))
+    if not openmp:
+        monkeypatch.setattr(_openmp, "_enter", None)
     angles, d, x, g = inputs(wiring, torch.float32, m=m)
     calls = [
         lambda: cpu.rotate(wiring, angles, x), lambda: cpu.rotate(wiring, angles, x, True),
@@ -426,6 +434,7 @@ def test_threads_give_the_same_bits(name, m, monkeypatch):
             assert torch.equal(call(), result)
         # Sums over rows are taken piece by piece, so the gradient may differ by a rounding.
         assert_close(cpu.rotate_backward(wiring, angles, x, g)[1], gradient, 1e-5)
+    assert bool(jobs) == (openmp and isinstance(wiring, Butterfly) and m > 2)  # two rows stay together
 
 
 def test_rows_are_handed_out_once(monkeypatch):
@@ -485,6 +494,7 @@ def test_an_error_in_the_caller_waits_for_the_threads(monkeypatch):
 @pytest.mark.parametrize("name", ["butterfly-784", "pairs-100"])
 def test_concurrent_calls_do_not_meet(name, monkeypatch):
     monkeypatch.setattr(_threads, "WORTH_A_THREAD", 1000)
+    monkeypatch.setattr(cpu, "WORTH_A_THREAD", 1000)
     torch.set_num_threads(2)
     wiring = WIRINGS[name]
     angles, d, x, g = inputs(wiring, torch.float32, B=1, m=200)
@@ -509,10 +519,10 @@ def test_threads_work_in_a_forked_child():
     program = """
 import os, sys, torch
 from swallowtail import Rotation
-from swallowtail.kernels import _threads
+from swallowtail.kernels import _openmp, _threads, cpu
 torch.set_num_threads(2)
 Q, x = Rotation.random(64, seed=0), torch.ones(3000, 64)
-_threads.WORTH_A_THREAD = 1
+_threads.WORTH_A_THREAD = cpu.WORTH_A_THREAD = 1
 expected = Q(x).numpy().copy()
 child = os.fork()
 if child == 0:

@@ -23,6 +23,12 @@ PATIENCE = 5e-3  # seconds of active waiting for another thread
 WORTH_A_THREAD = 2**19  # rotations of single vectors, about 100 µs: less than that costs more to hand over
 
 
+def share(count: int, rotations: int, pieces: int = PIECES) -> tuple[int, int]:
+    """How many threads are worth it for so many rows, and in how many pieces."""
+    threads = min(torch.get_num_threads(), max(1, count * rotations // WORTH_A_THREAD), (count + 1) // 2)
+    return threads, max(threads, min(threads * pieces, count // ROWS_A_PIECE))
+
+
 def over_rows(
     work: Callable[[int, int], Result], count: int, rotations: int, pieces: int = PIECES
 ) -> list[Result]:
@@ -34,11 +40,10 @@ def over_rows(
     """
     if count == 0:
         return []
-    threads = min(torch.get_num_threads(), max(1, count * rotations // WORTH_A_THREAD), (count + 1) // 2)
+    threads, pieces = share(count, rotations, pieces)
     if threads == 1:
         return [work(0, count)]
     pairs = (count + 1) // 2  # kernels take rows two by two
-    pieces = max(threads, min(threads * pieces, count // ROWS_A_PIECE))
     bounds = [min(count, 2 * (pairs * i // pieces)) for i in range(pieces)] + [count]
     numbered = iter(enumerate(pairwise(bounds)))  # `next` on it holds the GIL: no piece is taken twice
     results: dict[int, Result] = {}

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from swallowtail.kernels import cpu_butterfly, cpu_pairs, simd
+from swallowtail.kernels import _openmp, cpu_butterfly, cpu_pairs, cpu_threads, simd
 from swallowtail.kernels._announce import announce_compilation
-from swallowtail.kernels._threads import WORTH_A_THREAD, over_rows
+from swallowtail.kernels._threads import WORTH_A_THREAD, over_rows, share
 from swallowtail.kernels.cpu_backward import rotate_backward
 from swallowtail.kernels.cpu_coefficients import (
     Coefficients,
@@ -172,17 +172,20 @@ def _bind(wiring: Wiring, action: str, c: Coefficients) -> Rows:
 
 
 def _make(wiring: Wiring, action: str, c: Coefficients) -> Rows:
-    make_rows: Any = _butterfly_rows if isinstance(wiring, Butterfly) else _pairs_rows
-    rows: Rows = make_rows(wiring, action, c)
+    butterfly = isinstance(wiring, Butterfly)
+    make_rows: Any = _butterfly_rows if butterfly else _pairs_rows
+    rows = make_rows(wiring, action, c)
     n, k = wiring.n, wiring.n_rotations
     bytes_a_row = n * c.T.dtype.itemsize
     factor, like = c.factor if action == "symmetric" else 1.0, c.T
 
     def run(x: int, y: int, count: int) -> None:
         if count * k < 2 * WORTH_A_THREAD or torch.get_num_threads() == 1:
-            rows(x, y, count)
+            rows(x, y, count, 1, 1)
+        elif butterfly and _openmp.available():
+            rows(x, y, count, *share(count, k))
         else:
-            over_rows(lambda a, b: rows(x + a * bytes_a_row, y + a * bytes_a_row, b - a), count, k)
+            over_rows(lambda a, b: rows(x + a * bytes_a_row, y + a * bytes_a_row, b - a, 1, 1), count, k)
         if factor != 1.0:
             cpu_butterfly.multiply(y, count * n, factor, like)
 
@@ -208,12 +211,10 @@ def _bind_quadratic(wiring: Wiring, c: Coefficients) -> Callable[[torch.Tensor, 
     return quadratic
 
 
-def _butterfly_rows(wiring: Butterfly, action: str, c: Coefficients) -> Rows:
+def _butterfly_rows(wiring: Butterfly, action: str, c: Coefficients) -> Callable[..., None]:
     number, n = c.T.dtype, wiring.n
     family = "down" if action == "unscaled" else action
-    kernel = {"down": cpu_butterfly.down, "up": cpu_butterfly.up, "symmetric": cpu_butterfly.symmetric}[
-        family
-    ]
+    kernel = cpu_threads.KERNELS[family]
     diagonal = c.diagonal if action == "symmetric" else c.scale_stored
     scaled = c.scaled and action != "unscaled"
     single, double = _programs(wiring, number, family, c.plain.tobytes(), scaled)
@@ -226,13 +227,20 @@ def _butterfly_rows(wiring: Butterfly, action: str, c: Coefficients) -> Rows:
     arrays = (T, P, diagonal)
     t, p, d = (array.ctypes.data for array in arrays)  # Numba takes longer over an array than over a number
 
-    def rows(x: int, y: int, count: int, alive: Any = arrays) -> None:
-        kernel(x, y, count, n, single, double, t, p, d, unused if n == shape[1] else aligned(shape, number))
+    def rows(x: int, y: int, count: int, threads: int, pieces: int, alive: Any = arrays) -> None:
+        if threads > 1:
+            cpu_threads.run(
+                family, number, threads, pieces, x, y, count, n, shape[1], single, double, t, p, d
+            )  # fmt: skip
+        else:
+            kernel(
+                x, y, count, n, single, double, t, p, d, unused if n == shape[1] else aligned(shape, number)
+            )
 
     return rows
 
 
-def _pairs_rows(wiring: Pairs, action: str, c: Coefficients) -> Rows:
+def _pairs_rows(wiring: Pairs, action: str, c: Coefficients) -> Callable[..., None]:
     number, n = c.T.dtype, wiring.n
     mode = {"down": cpu_pairs.DOWN, "unscaled": cpu_pairs.DOWN, "up": cpu_pairs.UP}.get(
         action, cpu_pairs.SYMMETRIC
@@ -240,6 +248,6 @@ def _pairs_rows(wiring: Pairs, action: str, c: Coefficients) -> Rows:
     diagonal = c.diagonal if action == "symmetric" else c.scale_stored
     scaled = action == "symmetric" or (c.scaled and action != "unscaled")
     pairs, T, P, plain = wiring.pairs, c.T, c.P, c.plain
-    return lambda x, y, count: cpu_pairs.run(
+    return lambda x, y, count, threads, pieces: cpu_pairs.run(
         x, y, count, n, mode, scaled, pairs, T, P, plain, diagonal, tile(n if count > 1 else 0, number, count)
     )

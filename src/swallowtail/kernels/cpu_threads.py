@@ -1,0 +1,56 @@
+"""A butterfly's rows on several threads without Python in between: see `_openmp`."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numba import carray, types
+
+from swallowtail.kernels import _openmp, cpu_butterfly
+from swallowtail.kernels._numba import cfunc
+from swallowtail.kernels._openmp import take
+from swallowtail.kernels.simd import as_row
+
+KERNELS: dict[str, Any] = {
+    "down": cpu_butterfly.down, "up": cpu_butterfly.up, "symmetric": cpu_butterfly.symmetric
+}  # fmt: skip
+NUMBERS = 14  # of a job
+STEPS = 6  # numbers of a row of a program
+
+
+@lru_cache(maxsize=16)
+def _work(family: str, number: type) -> Any:
+    """The C function for one family and dtype: takes pieces of the rows of a job until none is left."""
+    kernel = KERNELS[family]
+
+    def work(job):
+        _, pieces, x, y, count, n, padded, single, n_single, double, n_double, T, P, S = carray(job, NUMBERS)
+        like = carray(job, NUMBERS)
+        one = as_row(single, n_single * STEPS, like).reshape(n_single, STEPS)
+        two = as_row(double, n_double * STEPS, like).reshape(n_double, STEPS)
+        scratch = np.empty((0 if n == padded else 2, padded), number)
+        row, pairs = n * scratch.itemsize, (count + 1) // 2  # kernels take rows two by two
+        piece = take(job)
+        while piece < pieces:
+            start, stop = 2 * (pairs * piece // pieces), min(count, 2 * (pairs * (piece + 1) // pieces))
+            kernel(x + start * row, y + start * row, stop - start, n, one, two, T, P, S, scratch)
+            piece = take(job)
+
+    return cfunc(types.void(types.CPointer(types.int64)), work)
+
+
+def run(
+    family: str, number: np.dtype, threads: int, pieces: int, x: int, y: int, count: int, n: int, padded: int,
+    single: np.ndarray, double: np.ndarray, T: int, P: int, S: int,
+) -> None:  # fmt: skip
+    """``count`` rows of n numbers at addresses x, y, as `cpu_butterfly` does them, in so many pieces."""
+    job = np.array(
+        [
+            0, pieces, x, y, count, n, padded, single.ctypes.data, len(single), double.ctypes.data, len(double),
+            T, P, S,
+        ],
+        np.int64,
+    )  # fmt: skip
+    _openmp.on_threads(_work(family, number.type).address, job, threads)
