@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from swallowtail import Butterfly, Pairs
-from swallowtail.kernels import _openmp, _threads, cpu, reference, simd
+from swallowtail.kernels import _openmp, _threads, cpu, cpu_pairs, reference, simd
 
 EVERY = pytest.mark.parametrize("name", WIRINGS)
 SOME = pytest.mark.parametrize("name", FEW)
@@ -401,6 +401,29 @@ def test_deep_butterflies_pay_for_few_plain_passes():
     K, n = wiring.n_rotations, wiring.n
     count = cpu.multiply_adds(wiring, cpu.prepare(wiring, torch.full((1, K), math.pi / 4)))
     assert 2 * K + n < count < 2.5 * K
+
+
+@pytest.mark.parametrize("name", ["pairs-100", "hub", "one layer", "chain", "none"])
+def test_rotations_are_joined_in_an_order_of_the_same_product(name):
+    wiring = {
+        "hub": lambda: Pairs(40, [[(0, k), (20 + k, 39 - k % 3)] for k in range(1, 17)]),
+        "one layer": lambda: Pairs(8, [[(0, 1), (2, 3), (4, 5), (6, 7)]]),
+        "chain": lambda: Pairs(9, [[(k, k + 1)] for k in range(8)]),
+        "none": lambda: Pairs(4, []),
+    }.get(name, lambda: WIRINGS[name])()
+    order, joined, swapped = cpu_pairs.join(wiring.pairs, wiring.n)
+    assert sorted(order) == list(range(wiring.n_rotations))
+    place = np.argsort(order)
+    for c in range(wiring.n):
+        own = np.flatnonzero((wiring.pairs == c).any(1))
+        assert (np.diff(place[own]) > 0).all(), f"rotations of coordinate {c} changed places"
+    pairs = np.where(swapped[:, None], wiring.pairs[order][:, ::-1], wiring.pairs[order])
+    (first,) = np.nonzero(joined)
+    assert not joined[first + 1].any()  # nothing belongs to two
+    assert (pairs[first, 0] == pairs[first + 1, 0]).all()
+    assert len(first) == {"one layer": 0, "none": 0, "chain": 4}.get(name, len(first))
+    if name in ("hub", "pairs-100"):
+        assert len(first) > wiring.n_rotations // 4
 
 
 # Threads

@@ -19,6 +19,7 @@ from swallowtail.kernels.cpu_backward import rotate_backward
 from swallowtail.kernels.cpu_coefficients import (
     Coefficients,
     Prepared,
+    Spare,
     aligned,
     in_arithmetic,
     multiply_adds,
@@ -240,6 +241,12 @@ def _butterfly_rows(wiring: Butterfly, action: str, c: Coefficients) -> Callable
     return rows
 
 
+@lru_cache(maxsize=64)
+def _joined(wiring: Pairs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    order: tuple[np.ndarray, np.ndarray, np.ndarray] = cpu_pairs.join(wiring.pairs, wiring.n)
+    return order
+
+
 def _pairs_rows(wiring: Pairs, action: str, c: Coefficients) -> Callable[..., None]:
     number, n = c.T.dtype, wiring.n
     mode = {"down": cpu_pairs.DOWN, "unscaled": cpu_pairs.DOWN, "up": cpu_pairs.UP}.get(
@@ -247,7 +254,20 @@ def _pairs_rows(wiring: Pairs, action: str, c: Coefficients) -> Callable[..., No
     )
     diagonal = c.diagonal if action == "symmetric" else c.scale_stored
     scaled = action == "symmetric" or (c.scaled and action != "unscaled")
-    pairs, T, P, plain = wiring.pairs, c.T, c.P, c.plain
-    return lambda x, y, count, threads, pieces: cpu_pairs.run(
-        x, y, count, n, mode, scaled, pairs, T, P, plain, diagonal, tile(n if count > 1 else 0, number, count)
-    )
+    order, joined, swapped = _joined(wiring)
+    place = np.stack([swapped, ~swapped], 1).astype(np.int64)  # of the first coordinate, and of the second
+    pairs, T, P = (np.take_along_axis(array[order], place, 1) for array in (wiring.pairs, c.T, c.P))
+    plain = c.plain[order]
+    joined = joined & ~plain & ~np.roll(plain, -1)
+
+    nothing, spare = tile(0, number), Spare(lambda: tile(n, number))
+
+    def rows(x: int, y: int, count: int, threads: int, pieces: int) -> None:
+        room = nothing if count == 1 else spare.lend()
+        if count % room.shape[1]:  # as `tile` says
+            room[:] = 0
+        cpu_pairs.run(x, y, count, n, mode, scaled, pairs, T, P, plain, joined, diagonal, room)
+        if count > 1:
+            spare.give_back(room)
+
+    return rows

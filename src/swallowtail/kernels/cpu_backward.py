@@ -19,6 +19,7 @@ from swallowtail.kernels._threads import WORTH_A_THREAD, over_rows
 from swallowtail.kernels.cpu_coefficients import (
     Coefficients,
     Prepared,
+    Spare,
     aligned,
     in_arithmetic,
     plan_of,
@@ -30,7 +31,6 @@ from swallowtail.wiring import Butterfly, Pairs, Wiring
 
 LONG_SUM = 4096  # rows
 IN_KERNEL = 512  # rows summed in the kernel's dtype, the rest in float64
-SPARE_BYTES = 2**20  # of sums that are kept for the next call; larger ones would not stay in a cache
 Addresses = tuple[int, int, int]  # of y, grad and grad_x, each (m, n)
 # Of m rows; adds to the gradient of the angles, and says whether that is finite.
 Walk = Callable[[Addresses, int, np.ndarray], bool]
@@ -113,21 +113,17 @@ def _butterfly(wiring: Butterfly, c: Coefficients, transpose: bool) -> Walk:
     program = _program(wiring, number, transpose, c.plain.tobytes())
     fixed = (n, program, c.T, c.P, c.scale_stored, c.wedge, plan.strides, -1.0 if transpose else 1.0)
     layers, scratch = len(c.T), cpu_butterfly.ROWS_A_WEDGE
-    spare: list[tuple[np.ndarray, np.ndarray]] = []  # room that an earlier call has left, still in the cache
+    spare = Spare(lambda: aligned((layers + scratch, plan.padded), number))
 
     def rows(at: Addresses, start: int, stop: int, total: np.ndarray) -> bool:
-        finite = True
-        try:
-            room = spare.pop()
-        except IndexError:
-            new = aligned((layers + scratch, plan.padded), number)
-            room = new[:layers], new[layers:]
+        finite, room = True, spare.lend()
         y, grad, grad_x = at
         for first in range(start, stop, IN_KERNEL):
             at_row, count = first * row, min(IN_KERNEL, stop - first)
-            finite = kernel(y + at_row, grad + at_row, grad_x + at_row, count, *fixed, *room, total)
-        if room[0].nbytes <= SPARE_BYTES:
-            spare.append(room)
+            finite = kernel(
+                y + at_row, grad + at_row, grad_x + at_row, count, *fixed, room[:layers], room[layers:], total
+            )  # fmt: skip
+        spare.give_back(room)
         return finite
 
     def walk(at: Addresses, m: int, out: np.ndarray) -> bool:

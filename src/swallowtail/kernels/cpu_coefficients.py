@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -15,6 +16,7 @@ from swallowtail.wiring import Butterfly, Pairs, Wiring, pairs_at_stride
 
 # (smallest cosine, smallest running scale) of a fast rotation. A right angle is plain in both dtypes, and so exact.
 _RANGE = {torch.float32: (2.0**-24, 2.0**-48), torch.float64: (2.0**-53, 2.0**-400)}
+SPARE_BYTES = 2**20  # of room that is kept for the next call; more would not stay in a cache
 _NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
 _TORCH = {np.dtype(number): dtype for dtype, number in _NUMPY.items()}
 
@@ -34,6 +36,25 @@ def tile(n: int, number: np.dtype, count: int = 1) -> np.ndarray:
     if count % out.shape[1]:
         out[:] = 0
     return out
+
+
+class Spare:
+    """Room for a kernel's own use that calls lend and give back: what an earlier one has left is still in the cache.
+    Several threads may ask.
+    """
+
+    def __init__(self, make: Callable[[], np.ndarray]) -> None:
+        self._make, self._left = make, list[np.ndarray]()
+
+    def lend(self) -> np.ndarray:
+        try:
+            return self._left.pop()
+        except IndexError:
+            return self._make()
+
+    def give_back(self, room: np.ndarray) -> None:
+        if room.nbytes <= SPARE_BYTES:
+            self._left.append(room)
 
 
 def in_arithmetic(x: torch.Tensor) -> torch.Tensor:

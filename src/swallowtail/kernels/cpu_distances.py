@@ -16,6 +16,7 @@ from swallowtail.kernels._numba import njit
 from swallowtail.kernels.cpu_pairs import down, move_any
 from swallowtail.kernels.simd_rows import INT, ROW_REGISTERS, codelet
 
+NOTHING = (0, 0, 0)  # to fetch ahead
 FLUSH = 64  # tiles whose squares are added up in the data's dtype; from there on in float64
 
 
@@ -85,7 +86,7 @@ def _each(r, count):
 
 
 def _scalar(r, array, index):
-    return r.b.load(r.b.inttoptr(r.offset(array, index), r.vector.element.as_pointer()))
+    return r.number(r.offset(array, index))
 
 
 @njit(nogil=True, cache=True)
@@ -93,6 +94,7 @@ def distances(X, centre, a, b, pairs, T, P, plain, offsets, tile, copy, out):
     """out[v, k] = Σ_i (a_ki (M_k (x_v − centre))_i − b_ki)²; rotations of component k lie between its offsets."""
     n, width = tile.shape
     size, tied = tile.itemsize, len(offsets) == 2
+    alone = np.zeros(len(pairs), np.bool_)
     total = np.zeros(width, tile.dtype)
     source, target = tile.ctypes.data, copy.ctypes.data
     for first in range(0, len(X), width):
@@ -103,7 +105,9 @@ def distances(X, centre, a, b, pairs, T, P, plain, offsets, tile, copy, out):
             if k == 0 or not tied:
                 _copy_rows(tile, source, target, n)
                 low, high = offsets[k], offsets[k + 1]
-                down(pairs[low:high], T[low:high], P[low:high], plain[low:high], copy)
+                down(
+                    pairs[low:high], T[low:high], P[low:high], plain[low:high], alone[low:high], copy, NOTHING
+                )
             row = k * n * size
             _sum_squares(tile, target, n, a.ctypes.data + row, b.ctypes.data + row, total.ctypes.data)
             for v in range(count):
@@ -115,13 +119,14 @@ def second_moments(X, r, mean, a, pairs, T, P, plain, tile, sums, out):
     """out[i] += Σ_v r_v (a_i (M (x_v − mean))_i)²."""
     n, width = tile.shape
     at, weights = tile.ctypes.data, np.zeros(width, tile.dtype)
+    alone = np.zeros(len(pairs), np.bool_)
     sums[:] = 0
     for index, first in enumerate(range(0, len(X), width)):
         count = min(width, len(X) - first)
         weights[:count], weights[count:] = r[first : first + count], 0
         move_any(True, X.ctypes.data + first * n * tile.itemsize, n, count - 1, tile)
         _shift_rows(tile, at, at, n, mean.ctypes.data)
-        down(pairs, T, P, plain, tile)
+        down(pairs, T, P, plain, alone, tile, NOTHING)
         _add_squares(tile, at, n, a.ctypes.data, weights.ctypes.data, sums.ctypes.data)
         if index % FLUSH == FLUSH - 1 or first + width >= len(X):
             for i in range(n):

@@ -38,6 +38,9 @@ class Rows:
     def store(self, value: Any, address: Any) -> None:
         self.b.store(value, self.b.inttoptr(address, self.vector.as_pointer())).align = self.bits // 8
 
+    def number(self, address: Any) -> Any:
+        return self.b.load(self.b.inttoptr(address, self.vector.element.as_pointer()))
+
     def shuffle(self, a: Any, b: Any, lanes_: list[int]) -> Any:
         return self.b.shuffle_vector(a, b, ir.Constant(ir.VectorType(ir.IntType(32), len(lanes_)), lanes_))
 
@@ -80,28 +83,53 @@ def codelet(emit: Any) -> Any:
     return generate
 
 
+def _square(into_tile: bool, scaled: bool) -> Any:
+    @intrinsic
+    def square(typingctx, like, batch, stride, last, tile, row_length, factors):
+        def emit(
+            r: Rows, batch: Any, stride: Any, last: Any, tile: Any, row_length: Any, factors: Any
+        ) -> None:  # fmt: skip
+            vectors = [r.clamped(batch, v, stride, last) for v in range(r.w)]
+            features = [r.offset(tile, r.b.mul(INT(m), row_length)) for m in range(r.w)]
+            x = [r.load(address) for address in (vectors if into_tile else features)]
+            if into_tile:
+                x = r.transposed(x)
+            if scaled:
+                x = [r.multiply(r.splat(r.number(r.offset(factors, INT(m)))), row) for m, row in enumerate(x)]
+            if not into_tile:
+                x = r.transposed(x)
+            for row, address in zip(x, features if into_tile else vectors, strict=True):
+                r.store(row, address)
+
+        return types.void(like, *[types.int64] * 6), codelet(emit)
+
+    return square
+
+
+# Transpose W features of W vectors into W rows of a tile, or back; ``last`` is the number of the last vector. The
+# scaled ones multiply each feature by its factor.
+square_in, square_out = _square(True, False), _square(False, False)
+scaled_square_in, scaled_square_out = _square(True, True), _square(False, True)
+
+
 @intrinsic
-def square_in(typingctx, like, batch, stride, last, tile, row_length):
-    """Transpose W features of W vectors into W rows of a tile. ``last`` is the number of the last vector."""
+def integer(typingctx, address):
+    """The int64 at an address: an index into an array would first be asked whether it is negative."""
 
-    def emit(r: Rows, batch: Any, stride: Any, last: Any, tile: Any, row_length: Any) -> None:
-        x = [r.load(r.clamped(batch, v, stride, last)) for v in range(r.w)]
-        for m, row in enumerate(r.transposed(x)):
-            r.store(row, r.offset(tile, r.b.mul(INT(m), row_length)))
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.load(builder.inttoptr(values[0], INT.as_pointer()))
 
-    return types.void(like, *[types.int64] * 5), codelet(emit)
+    return types.int64(types.int64), generate
 
 
 @intrinsic
-def square_out(typingctx, like, batch, stride, last, tile, row_length):
-    """The way back: W rows of a tile into W features of W vectors."""
+def number(typingctx, like, address):
+    """The number at an address, of the dtype of ``like``."""
 
-    def emit(r: Rows, batch: Any, stride: Any, last: Any, tile: Any, row_length: Any) -> None:
-        x = [r.load(r.offset(tile, r.b.mul(INT(m), row_length))) for m in range(r.w)]
-        for v, row in enumerate(r.transposed(x)):
-            r.store(row, r.clamped(batch, v, stride, last))
+    def emit(r: Rows, address: Any) -> Any:
+        return r.number(address)
 
-    return types.void(like, *[types.int64] * 5), codelet(emit)
+    return like.dtype(like, types.int64), codelet(emit)
 
 
 @intrinsic
@@ -117,6 +145,38 @@ def rotate_rows(typingctx, like, row_i, row_j, t_i, t_j):
             r.store(r.fma(t_j, a, b), at_j)
 
     return types.void(like, types.int64, types.int64, like.dtype, like.dtype), codelet(emit)
+
+
+@intrinsic
+def rotate_three_rows(typingctx, like, row_i, row_j, row_k, t_i, t_j, s_i, s_k):
+    """Two fast rotations that share row i: (i, j) by t, then (i, k) by s."""
+
+    def emit(r: Rows, row_i: Any, row_j: Any, row_k: Any, *scalars: Any) -> None:
+        t_i, t_j, s_i, s_k = (r.splat(s) for s in scalars)
+        for v in range(ROW_REGISTERS):
+            at_i, at_j, at_k = (r.offset(row, INT(v * r.w)) for row in (row_i, row_j, row_k))
+            a, b, c = r.load(at_i), r.load(at_j), r.load(at_k)
+            middle = r.fma(t_i, b, a)
+            r.store(r.fma(t_j, a, b), at_j)
+            r.store(r.fma(s_i, c, middle), at_i)
+            r.store(r.fma(s_k, middle, c), at_k)
+
+    return types.void(like, *[types.int64] * 3, *[like.dtype] * 4), codelet(emit)
+
+
+@intrinsic
+def prefetch(typingctx, like, read, write):
+    """Ask for the line at one address, to be read, and at another, to be written; they need not exist."""
+
+    def emit(r: Rows, *addresses: Any) -> None:
+        byte = ir.IntType(8).as_pointer()
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        ask = r.b.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        for writes, address in enumerate(addresses):
+            r.b.call(ask, [r.b.inttoptr(address, byte), number(writes), number(2), number(1)])
+
+    return types.void(like, types.int64, types.int64), codelet(emit)
 
 
 @intrinsic
