@@ -16,8 +16,8 @@ from swallowtail.kernels.cpu_plan import OTHER
 from swallowtail.kernels.simd import REGISTER_BYTES, as_row
 from swallowtail.kernels.simd_butterfly import butterfly_pass
 
-ROWS_A_PASS = 32  # that a pass goes through before the next one does,
-BYTES_A_PASS = 2**17  # or fewer, if they are long
+ROWS_A_PASS = 32  # that a pass goes through before the next one does, while they stay in the nearest cache,
+BYTES_A_PASS = 2**18  # or as many as have so many bytes, if they are longer than that
 LOCAL_BYTES = 2**12  # of a row: passes that stay within so much of it go through all rows there first
 ALIKE = 2**12  # addresses so many bytes apart look the same at first
 ROWS_A_WEDGE = 4  # the same going backward, with y, its gradient and the sums
@@ -167,7 +167,8 @@ def _driver(family):
         row, whole = n * size, n == padded
         step = row if whole else padded * size
         local = LOCAL_BYTES // size if whole else 0
-        block = max(2, min(ROWS_A_PASS, BYTES_A_PASS // row // 2 * 2)) if whole else 2
+        rows = ROWS_A_PASS if row < LOCAL_BYTES else BYTES_A_PASS // row // 2 * 2
+        block = max(2, rows) if whole else 2
         for first in range(0, count, block):
             stop = min(first + block, count)
             for last in range((stop - first) % 2 + 1):  # rows two by two, then a row that is left over
