@@ -171,17 +171,17 @@ class PreparedCache:
         A single vector of 1024 numbers takes about a microsecond; looking everything up would take ten, and twice as
         much after a batch has gone through the caches.
         """
-        sources = (angles,) if eigenvalues is None else (angles, eigenvalues)
+        watched = not direct(x, angles) if eigenvalues is None else not direct(x, angles, eigenvalues)
         if (
-            not direct(x, *sources)
+            watched
             or not x.is_cpu
             or x.dtype is not angles.dtype
             or not x.is_contiguous()
-            or not x.ndim
-            or x.size(-1) != wiring.n
+            or x.shape[-1:] != (wiring.n,)
             or _forced.get() is not None
         ):
             return None
+        sources = (angles,) if eigenvalues is None else (angles, eigenvalues)
         kept = self._bound.get(action)
         if kept is None or not kept[0].still(sources):
             if (
@@ -203,25 +203,29 @@ class Seen:
 
     def __init__(self, tensors: tuple[torch.Tensor, ...]) -> None:
         # Copies to compare with, or aliases that keep the memory from being given to another tensor.
-        self._state = []
-        for t in tensors:
-            inference = t.is_inference()
-            kept = t.detach().clone() if inference or t.requires_grad else t.detach()
-            self._state.append((kept, t.data_ptr(), 0 if inference else t._version, t.dtype, t.shape))
+        self._kept = [t.detach().clone() if _uncounted(t) else t.detach() for t in tensors]
+        self._tensors, self._state = tensors, [_state(t) for t in tensors]
+        self._counted = not any(_uncounted(t) for t in tensors)
 
     def still(self, tensors: tuple[torch.Tensor, ...]) -> bool:
         """Whether they are the same tensors with the same numbers."""
         if len(tensors) != len(self._state):
             return False
-        for t, (kept, address, version, dtype, shape) in zip(tensors, self._state):
-            inference = t.is_inference()
-            if t.data_ptr() != address or (0 if inference else t._version) != version:
-                return False
-            if t.dtype is not dtype or t.shape != shape:
-                return False
-            if (inference or t.requires_grad) and not _equal(kept, t.detach()):
+        for t, seen, state, kept in zip(tensors, self._tensors, self._state, self._kept):
+            if t is seen and self._counted and not t.requires_grad:  # soon told
+                if t._version != state[1] or t.data_ptr() != state[0]:
+                    return False
+            elif _state(t) != state or (_uncounted(t) and not _equal(kept, t.detach())):
                 return False
         return True
+
+
+def _state(t: torch.Tensor) -> tuple[Any, ...]:
+    return t.data_ptr(), 0 if t.is_inference() else t._version, t.dtype, t.shape
+
+
+def _uncounted(t: torch.Tensor) -> bool:
+    return t.requires_grad or t.is_inference()
 
 
 def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
