@@ -581,10 +581,15 @@ def environment(**changes):
 def test_compilation_is_announced_once_and_kept(tmp_path):
     program = """
 import torch
-from swallowtail import Pairs
-from swallowtail.kernels import cpu
+from swallowtail import Pairs, Rotation
+from swallowtail.kernels import _threads, cpu
 for dtype in (torch.float32, torch.float64):
     cpu.prepare(Pairs(2, [[(0, 1)]]), torch.ones(1, 1, dtype=dtype))
+Q, x = Rotation.random(64, seed=0), torch.ones(8, 64)
+Q(x)
+_threads.WORTH_A_THREAD = cpu.WORTH_A_THREAD = 1
+torch.set_num_threads(2)
+Q(x)
 """
     said = [
         subprocess.run(

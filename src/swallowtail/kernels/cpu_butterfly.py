@@ -154,14 +154,6 @@ def _driver(family):
     """
 
     @njit(nogil=True, cache=True)
-    def one(code, a, next_a, b, next_b, stride, padded, T, P, S, layer, live, mirror, repeat, step, like):
-        # A function of its own: its loops need all the registers for addresses.
-        butterfly_pass(
-            family, like, code, (a, next_a, a, next_a), (b, next_b, b, next_b), stride, padded, T, P, S, layer, live,
-            mirror, repeat, step,
-        )  # fmt: skip
-
-    @njit(nogil=True, cache=True)
     def run(x, y, count, n, single, double, T, P, S, scratch):
         size, padded, room = scratch.itemsize, scratch.shape[1], scratch.ctypes.data
         row, whole = n * size, n == padded
@@ -193,10 +185,10 @@ def _driver(family):
                             if whole and not program[k, 4]:
                                 ahead = to - shift - T - program[k, 3] * size
                                 mirror = _away(ahead, program[k, 2], program[k, 5], part, size)
-                            one(
-                                program[k, 0], a, source + step, b, to + step, program[k, 2], padded,
-                                T + shift, P + shift, S + shift, program[k, 3],
-                                part, mirror, (end - begin + 1) // 2, 2 * step, scratch,
+                            butterfly_pass(
+                                family, scratch, program[k, 0], (a, source + step, a, a), (b, to + step, b, b),
+                                program[k, 2], padded, T + shift, P + shift, S + shift, program[k, 3], part, mirror,
+                                (end - begin + 1) // 2, 2 * step,
                             )  # fmt: skip
                     i = following
                 if not whole and begin < end:

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 from numba import carray, types
 
-from swallowtail.kernels import _openmp, cpu_butterfly
+from swallowtail.kernels import _openmp
 from swallowtail.kernels._numba import cfunc
 from swallowtail.kernels._openmp import take
+from swallowtail.kernels.cpu_butterfly import down, symmetric, up
 from swallowtail.kernels.simd import as_row
 
-KERNELS: dict[str, Any] = {
-    "down": cpu_butterfly.down, "up": cpu_butterfly.up, "symmetric": cpu_butterfly.symmetric
-}  # fmt: skip
+KERNELS: dict[str, Any] = {"down": down, "up": up, "symmetric": symmetric}
 NUMBERS = 14  # of a job
 STEPS = 6  # numbers of a row of a program
 
@@ -23,7 +22,8 @@ STEPS = 6  # numbers of a row of a program
 @lru_cache(maxsize=16)
 def _work(family: str, number: type) -> Any:
     """The C function for one family and dtype: takes pieces of the rows of a job until none is left."""
-    kernel = KERNELS[family]
+    # A kernel held in the closure would be another in every process, and the code never be found on disk again.
+    going_down, going_up = family == "down", family == "up"
 
     def work(job):
         _, pieces, x, y, count, n, padded, single, n_single, double, n_double, T, P, S = carray(job, NUMBERS)
@@ -35,7 +35,13 @@ def _work(family: str, number: type) -> Any:
         piece = take(job)
         while piece < pieces:
             start, stop = 2 * (pairs * piece // pieces), min(count, 2 * (pairs * (piece + 1) // pieces))
-            kernel(x + start * row, y + start * row, stop - start, n, one, two, T, P, S, scratch)
+            a, b, rows = x + start * row, y + start * row, stop - start
+            if going_down:
+                down(a, b, rows, n, one, two, T, P, S, scratch)
+            elif going_up:
+                up(a, b, rows, n, one, two, T, P, S, scratch)
+            else:
+                symmetric(a, b, rows, n, one, two, T, P, S, scratch)
             piece = take(job)
 
     return cfunc(types.void(types.CPointer(types.int64)), work)

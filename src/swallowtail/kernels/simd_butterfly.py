@@ -172,26 +172,43 @@ def butterfly_pass(
     """
     if not isinstance(family, types.StringLiteral):
         return None
-    shapes = FAMILIES[family.literal_value]
     bits = like.dtype.bitwidth
     four = types.UniTuple(types.int64, 4)
     signature = types.void(family, like, types.int64, four, four, *[types.int64] * 10)
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         addresses = [builder.extract_value(v, k) for v in values[3:5] for k in range(4)]
-        arguments = dict(zip(_ARGUMENTS, [*addresses, *values[5:]], strict=True))
-        done = builder.append_basic_block("done")
-        switch = builder.switch(values[2], done)
-        for code, shape in enumerate(shapes):
-            case = builder.append_basic_block(f"shape{code}")
-            switch.add_case(INT(code), case)
-            with builder.goto_block(case):
-                _blocks(builder, bits, shape, arguments)
-                builder.branch(done)
-        builder.position_at_end(done)
+        builder.call(
+            _function(builder.module, family.literal_value, bits), [values[2], *addresses, *values[5:]]
+        )
         return context.get_dummy_value()
 
     return signature, generate
+
+
+def _function(module: Any, family: str, bits: int) -> Any:
+    """All shapes of a family as a function of its own: their loops need all the registers for addresses. (A function of
+    Numba's, held in a kernel's closure, would make another kernel of it in every process, and none be found on disk.)
+    """
+    name = f"swallowtail {family} {bits}"
+    if name in module.globals:
+        return module.globals[name]
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [INT] * (1 + len(_ARGUMENTS))), name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    arguments = dict(zip(_ARGUMENTS, function.args[1:], strict=True))
+    done = function.append_basic_block("done")
+    switch = builder.switch(function.args[0], done)
+    for code, shape in enumerate(FAMILIES[family]):
+        case = function.append_basic_block(f"shape{code}")
+        switch.add_case(INT(code), case)
+        with builder.goto_block(case):
+            _blocks(builder, bits, shape, arguments)
+            builder.branch(done)
+    builder.position_at_end(done)
+    builder.ret_void()
+    return function
 
 
 def _opaque(builder: Any, value: Any) -> Any:
