@@ -3,6 +3,7 @@
 import math
 import shutil
 import tracemalloc
+import weakref
 
 import numpy as np
 import pytest
@@ -203,6 +204,30 @@ def replace_data(t):
 def fused_step(t):
     t.grad = torch.ones_like(t)
     torch.optim.Adam([t], lr=0.3, fused=True).step()
+
+
+@pytest.mark.parametrize("edit", [edit_in_place, edit_data, replace_data, fused_step])
+def test_cached_coefficients_notice_edits_of_angles_that_became_trainable(edit):
+    wiring, cache = Butterfly(16), PreparedCache()
+    angles, x = random_angles(wiring, dtype=torch.float32), torch.ones(3, 16)
+    before = ops.rotate(x, wiring, angles, cache=cache)
+    angles.requires_grad_()
+    with torch.no_grad():
+        assert torch.equal(ops.rotate(x, wiring, angles, cache=cache), before)
+        edit(angles)
+        after = ops.rotate(x, wiring, angles, cache=cache)
+        assert torch.equal(after, ops.rotate(x, wiring, angles))
+    assert not torch.allclose(after, before)
+
+
+def test_a_cache_keeps_no_graph_alive():
+    wiring, cache, leaf = Butterfly(16), PreparedCache(), torch.ones(32, requires_grad=True)
+    angles = leaf * 0.5
+    with torch.no_grad():
+        ops.rotate(torch.ones(3, 16), wiring, angles, cache=cache)
+    tensor = weakref.ref(angles)  # which holds the graph
+    del angles
+    assert tensor() is None
 
 
 @pytest.mark.parametrize("edit", [edit_in_place, edit_data, replace_data, fused_step])

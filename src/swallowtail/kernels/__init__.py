@@ -202,20 +202,27 @@ class Seen:
     """Tensors as they were when something was computed from them."""
 
     def __init__(self, tensors: tuple[torch.Tensor, ...]) -> None:
-        # Copies to compare with, or aliases that keep the memory from being given to another tensor.
-        self._kept = [t.detach().clone() if _uncounted(t) else t.detach() for t in tensors]
-        self._tensors, self._state = tensors, [_state(t) for t in tensors]
-        self._counted = not any(_uncounted(t) for t in tensors)
+        # Of a tensor that counts its changes itself and an alias, which keeps the memory from being given to another;
+        # of the others (whose graph must not be kept either) a copy to compare with.
+        self._seen = [
+            (None, t.detach().clone(), _state(t)) if _uncounted(t) else (t, t.detach(), _state(t))
+            for t in tensors
+        ]
 
     def still(self, tensors: tuple[torch.Tensor, ...]) -> bool:
         """Whether they are the same tensors with the same numbers."""
-        if len(tensors) != len(self._state):
+        if len(tensors) != len(self._seen):
             return False
-        for t, seen, state, kept in zip(tensors, self._tensors, self._state, self._kept):
-            if t is seen and self._counted and not t.requires_grad:  # soon told
-                if t._version != state[1] or t.data_ptr() != state[0]:
+        for t, (seen, kept, state) in zip(tensors, self._seen):
+            if t is seen and not t.requires_grad:  # soon told
+                if t.data_ptr() != state[0] or t._version != state[1] or t.shape != state[3]:
                     return False
-            elif _state(t) != state or (_uncounted(t) and not _equal(kept, t.detach())):
+            elif _state(t) != state:
+                return False
+            elif seen is None:
+                if not _equal(kept, t.detach()):
+                    return False
+            elif _uncounted(t):  # since then: an alias shows no change
                 return False
         return True
 

@@ -182,11 +182,11 @@ def _make(wiring: Wiring, action: str, c: Coefficients) -> Rows:
 
     def run(x: int, y: int, count: int) -> None:
         if count * k < 2 * WORTH_A_THREAD or torch.get_num_threads() == 1:
-            rows(x, y, count, 1, 1)
+            rows(x, y, count)
         elif butterfly and _openmp.available():
             rows(x, y, count, *share(count, k))
         else:
-            over_rows(lambda a, b: rows(x + a * bytes_a_row, y + a * bytes_a_row, b - a, 1, 1), count, k)
+            over_rows(lambda a, b: rows(x + a * bytes_a_row, y + a * bytes_a_row, b - a), count, k)
         if factor != 1.0:
             cpu_butterfly.multiply(y, count * n, factor, like)
 
@@ -228,7 +228,7 @@ def _butterfly_rows(wiring: Butterfly, action: str, c: Coefficients) -> Callable
     arrays = (T, P, diagonal)
     t, p, d = (array.ctypes.data for array in arrays)  # Numba takes longer over an array than over a number
 
-    def rows(x: int, y: int, count: int, threads: int, pieces: int, alive: Any = arrays) -> None:
+    def rows(x: int, y: int, count: int, threads: int = 1, pieces: int = 1, alive: Any = arrays) -> None:
         if threads > 1:
             cpu_threads.run(
                 family, number, threads, pieces, x, y, count, n, shape[1], single, double, t, p, d
@@ -262,7 +262,7 @@ def _pairs_rows(wiring: Pairs, action: str, c: Coefficients) -> Callable[..., No
 
     nothing, spare = tile(0, number), Spare(lambda: tile(n, number))
 
-    def rows(x: int, y: int, count: int, threads: int, pieces: int) -> None:
+    def rows(x: int, y: int, count: int) -> None:
         room = nothing if count == 1 else spare.lend()
         if count % room.shape[1]:  # as `tile` says
             room[:] = 0

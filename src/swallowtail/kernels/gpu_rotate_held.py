@@ -1,7 +1,6 @@
 """Gluon kernel for Q x, Qᵀ x and Q D Qᵀ x: `gpu_butterfly_kernels.rotate_kernel` for vectors held whole.
 
-It is used where the exchanges between threads, not the memory, take the time: half-precision storage, where it takes
-a fifth less than Triton's kernel, and Q D Qᵀ x.
+It is used where the exchanges between threads, not the memory, take the time: half-precision storage and Q D Qᵀ x.
 """
 
 from __future__ import annotations
