@@ -37,8 +37,8 @@ from benchmarks.fitting_cases import (
 from benchmarks.fitting_hybrid import hybrid
 from benchmarks.fitting_targets import inverse, likelihood
 from swallowtail import datasets
-from swallowtail.fitting.jacobi import fit_pairs
-from swallowtail.fitting.sgd import fit_sgd
+from swallowtail.fitting.methods.pairs import fit_pairs
+from swallowtail.fitting.methods.sgd import fit_sgd
 from swallowtail.operators import Rotation, SymmetricOperator
 
 FIRST = 9000  # of the seeds
@@ -135,7 +135,7 @@ def mnist(quick: bool) -> list[Row]:
 
 def recovery(quick: bool) -> list[Row]:
     """H and R that are butterflies: are they found again?"""
-    from swallowtail.fitting.recovery import recover_rotation
+    from swallowtail.fitting.methods.recovery import recover_rotation
 
     rows = []
     for n in (8, 64) if quick else (8, 16, 32, 64, 100, 128, 256, 512, 1024):

@@ -26,7 +26,7 @@ import torch
 
 import swallowtail as st
 from swallowtail.fitting import rivals
-from swallowtail.fitting.products import complete, probe
+from swallowtail.fitting.methods.products import complete, probe
 from swallowtail.fitting.result import count_floats
 from swallowtail.metrics import error_angle, relative_error
 
@@ -235,7 +235,7 @@ def warm_up() -> None:
     st.fit_symmetric(H, target="likelihood")
     st.fit_symmetric(H, method="sgd", epochs=1)
     st.fit_symmetric(lambda X: H @ X, 16, max_products=4)
-    from swallowtail.fitting.factor import Factor, fit_factor
+    from swallowtail.fitting.methods.factor import Factor, fit_factor
 
     fit_factor(Factor(0.1, np.linalg.qr(np.ones((16, 2)) + H[:, :2])[0], np.ones(2)), 8)
 

@@ -32,10 +32,10 @@ from benchmarks.gaussians_mixture import CONTENDERS, FULL, density_row, mixture,
 from benchmarks.gaussians_report import bars, plot, write_page
 from benchmarks.gaussians_rivals import N, dense_density
 from benchmarks.timing import RESULTS, read_rows, write_rows
-from swallowtail.covariance import GivensCovariance
 from swallowtail.datasets import mnist_images
+from swallowtail.gaussians.covariance import GivensCovariance
+from swallowtail.gaussians.mixture import GivensMixture
 from swallowtail.metrics import error_angle
-from swallowtail.mixture import GivensMixture
 
 TASKS = ("single", "tuning", "mixture", "stream", "laplace", "rows", "score")
 FACTS = ("hardware", "versions", "date", "command")

@@ -18,7 +18,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from benchmarks.gaussians_mixture import timed
-from swallowtail.laplace import GivensLaplace, Predictive
+from swallowtail.gaussians.laplace import GivensLaplace, Predictive
 
 SEEDS = range(2)
 TRAIN = HELD_OUT = 300

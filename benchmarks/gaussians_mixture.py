@@ -23,7 +23,7 @@ from benchmarks.gaussians_rivals import (
     shrunk,
     tune,
 )
-from swallowtail.mixture import GivensMixture
+from swallowtail.gaussians.mixture import GivensMixture
 
 FULL = N * (N + 1) // 2 + N  # numbers of one full Gaussian, mean included
 ROUNDS = 5  # of timing score_samples; the median counts

@@ -22,7 +22,7 @@ from scipy.linalg import expm
 from tqdm import tqdm
 
 from swallowtail.datasets import random_symmetric
-from swallowtail.fitting.tracker import Tracker
+from swallowtail.fitting.methods.tracker import Tracker
 from swallowtail.metrics import error_angle
 
 SPEEDS = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)  # degrees an update

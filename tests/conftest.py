@@ -10,7 +10,8 @@ import pytest
 import torch
 from hypothesis import settings
 
-from swallowtail.kernels import cpu, cpu_coefficients
+from swallowtail.kernels.cpu import backend as cpu
+from swallowtail.kernels.cpu import coefficients as cpu_coefficients
 
 # The same examples every time, so that a failure is the change's; HYPOTHESIS_PROFILE=default looks for new ones.
 settings.register_profile("fixed", derandomize=True)

@@ -10,7 +10,7 @@ from swallowtail import (
     Pairs,
     Rotation,
     SymmetricOperator,
-    _checks,
+    checks,
     kernels,
     ops,
     select_backend,
@@ -143,13 +143,13 @@ def test_the_choice_of_back_end_ends_with_an_error():
 
 
 def test_whole_numbers_take_the_operators_dtype():
-    assert _checks.as_tensor("x", [1, 2]).dtype == torch.get_default_dtype()
-    assert _checks.as_tensor("x", [1, 2], torch.zeros(1, dtype=torch.float64)).dtype == torch.float64
+    assert checks.as_tensor("x", [1, 2]).dtype == torch.get_default_dtype()
+    assert checks.as_tensor("x", [1, 2], torch.zeros(1, dtype=torch.float64)).dtype == torch.float64
     assert (Q @ np.ones(8, np.int16)).dtype == np.float32
 
 
 def test_arrays_are_shared_where_they_can_be():
     array = np.ones(3)
-    tensor = _checks.as_tensor("x", array)
+    tensor = checks.as_tensor("x", array)
     array[0] = 5
     assert float(tensor[0]) == 5

@@ -39,7 +39,11 @@ __all__ = [
     "use_backend",
 ]
 
-_LAZY = {"GivensCovariance": "covariance", "GivensMixture": "mixture", "GivensNormal": "gaussian"}
+_LAZY = {
+    "GivensCovariance": "gaussians.covariance",
+    "GivensMixture": "gaussians.mixture",
+    "GivensNormal": "gaussians.normal",
+}
 
 
 def __getattr__(name: str) -> Any:

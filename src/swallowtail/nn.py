@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from swallowtail import _checks, kernels, ops
+from swallowtail import checks, kernels, ops
 from swallowtail.operators import Rotation
 from swallowtail.wiring import Butterfly, Wiring
 
@@ -44,7 +44,7 @@ class Rotate(torch.nn.Module):
         device: Any = None,
     ) -> None:
         super().__init__()
-        _checks.choice("init", init, ("identity", "random", "hadamard"))
+        checks.choice("init", init, ("identity", "random", "hadamard"))
         self.wiring = Butterfly(n, depth) if wiring is None else wiring
         if self.wiring.n != n:
             raise ValueError(f"wiring: expected one on n = {n} coordinates, got {self.wiring!r}")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from swallowtail import _checks
+from swallowtail import checks
 
 
 class Wiring:
@@ -65,10 +65,10 @@ class Butterfly(Wiring):
     """
 
     def __init__(self, n: int, depth: int = 1, *, reverse: bool = False) -> None:
-        self.n = _checks.integer("n", n, at_least=1)
-        self.depth = _checks.integer("depth", depth, at_least=1)
+        self.n = checks.integer("n", n, at_least=1)
+        self.depth = checks.integer("depth", depth, at_least=1)
         self.reverse = bool(reverse)
-        _checks.fits_in_memory(
+        checks.fits_in_memory(
             f"one vector and the float32 angles of a butterfly with n = {self.n}, depth = {self.depth}",
             4 * self.n + 2 * (self.n - 1) * (self.n - 1).bit_length() * self.depth,
         )
@@ -123,7 +123,7 @@ class Pairs(Wiring):
     """
 
     def __init__(self, n: int, layers: Iterable[Any]) -> None:
-        self.n = _checks.integer("n", n, at_least=1)
+        self.n = checks.integer("n", n, at_least=1)
         arrays = [_layer_array(self.n, index, pairs) for index, pairs in enumerate(layers)]
         self._set(np.concatenate(arrays) if arrays else np.zeros((0, 2), np.int64), [len(a) for a in arrays])
 
@@ -150,7 +150,7 @@ class Pairs(Wiring):
         Returns:
             The wiring, and the order in which to take the sequence's angles for it.
         """
-        n = _checks.integer("n", n, at_least=1)
+        n = checks.integer("n", n, at_least=1)
         sequence = _pairs_array(n, "pairs", pairs)
         level = np.zeros(n, np.int64)
         layer_of = np.zeros(len(sequence), np.int64)

@@ -4,8 +4,8 @@ import copy
 
 import matplotlib
 
-from swallowtail.experiments import _draw
-from swallowtail.experiments._run import read_rows, write_rows
+from swallowtail.experiments.common import draw as _draw
+from swallowtail.experiments.common.run import read_rows, write_rows
 
 from .conftest import without_times
 

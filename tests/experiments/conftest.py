@@ -5,7 +5,8 @@ import importlib
 import pytest
 
 from swallowtail import datasets
-from swallowtail.experiments import EXPERIMENTS, _draw
+from swallowtail.experiments import EXPERIMENTS
+from swallowtail.experiments.common import draw as _draw
 
 TINY = {
     "fig1": {"n": 8, "n_large": 1, "epochs": 3, "n_seeds": 2, "n_timed": 1, "cycles": (0, 2)},

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import swallowtail as st
-from swallowtail.experiments import EXPERIMENTS, _draw, fig1, fig2, fig3
-from swallowtail.experiments._fits import rival_rows
-from swallowtail.experiments._run import read_rows, write_rows
+from swallowtail.experiments import EXPERIMENTS, fig1, fig2, fig3
+from swallowtail.experiments.common import draw as _draw
+from swallowtail.experiments.common.fits import rival_rows
+from swallowtail.experiments.common.run import read_rows, write_rows
 
 from .conftest import without_times
 

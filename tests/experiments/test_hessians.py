@@ -5,8 +5,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from swallowtail.experiments import _curvature, hessians
-from swallowtail.fitting.factor import Factor
+from swallowtail.experiments import curvature as _curvature
+from swallowtail.experiments import hessians
+from swallowtail.fitting.methods.factor import Factor
 from swallowtail.fitting.rivals import low_rank
 from swallowtail.fitting.symmetric import fit_symmetric
 
@@ -19,7 +20,7 @@ TINY = hessians.Config(((WIDTHS, "hessian"), (WIDTHS, "ggn")), (8,), 40, 1)
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
     """Fits of a moment: the whole budget of cycles is spent elsewhere."""
-    monkeypatch.setattr("swallowtail.fitting.jacobi.default_cycles", lambda n, K: 1)
+    monkeypatch.setattr("swallowtail.fitting.methods.pairs.default_cycles", lambda n, K: 1)
 
 
 def test_rows_continue_and_make_the_report(tmp_path):

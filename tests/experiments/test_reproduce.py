@@ -11,10 +11,11 @@ import time
 
 import pytest
 
-from swallowtail.cli import main
-from swallowtail.experiments import EXPERIMENTS, _draw, fig1, fig2, fig3
-from swallowtail.experiments._report import Finding, Page, Section, render
-from swallowtail.experiments._run import read_rows
+from swallowtail.cli.commands import main
+from swallowtail.experiments import EXPERIMENTS, fig1, fig2, fig3
+from swallowtail.experiments.common import draw as _draw
+from swallowtail.experiments.common.run import read_rows
+from swallowtail.experiments.report import Finding, Page, Section, render
 
 from .conftest import TINY, without_times
 
@@ -198,7 +199,8 @@ def test_without_matplotlib_it_says_what_to_install(tmp_path, monkeypatch, capsy
 SLOW = """
 import sys, time
 from pathlib import Path
-from swallowtail.experiments import _reproduce, fig2
+from swallowtail.experiments import fig2
+from swallowtail.experiments import reproduce as _reproduce
 fig2.QUICK = fig2.Config(n=8, n_large=(0, 4, 8), epochs=2, starts=1, kicks=0, cycles=1, n_seeds=2)
 fit_pairs = fig2.fit_pairs
 def slow(*args, **options):

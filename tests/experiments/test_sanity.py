@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from swallowtail.experiments import sanity
-from swallowtail.fitting._objective import Objective
+from swallowtail.fitting.core.objectives import Objective
 from swallowtail.wiring import Butterfly
 
 from .checks import check_comes_from_rows, check_continues

@@ -13,11 +13,12 @@ import pytest
 import torch
 
 from swallowtail import Rotation, fit_rotation, fit_symmetric, io, random_rotation, random_symmetric, save
-from swallowtail.fitting import _checkpoint, jacobi
-from swallowtail.fitting._conjugate import Stop
-from swallowtail.fitting._watch import Watch
-from swallowtail.fitting.align import align_pairs
-from swallowtail.fitting.jacobi import STAGES, fit_pairs
+from swallowtail.fitting import checkpoint as _checkpoint
+from swallowtail.fitting.core.product import Stop
+from swallowtail.fitting.methods import pairs as jacobi
+from swallowtail.fitting.methods.align import align_pairs
+from swallowtail.fitting.methods.pairs import STAGES, fit_pairs
+from swallowtail.fitting.watch import Watch
 
 FITS = {
     "matrix": lambda **k: fit_pairs(random_symmetric(20, 4, seed=1), 40, cycles=25, **k),
@@ -98,7 +99,7 @@ def test_killed_in_mid_fit(tmp_path):
     path = tmp_path / "fit"
     program = f"""
 from swallowtail import fit_symmetric, random_symmetric
-from swallowtail.fitting import _checkpoint
+from swallowtail.fitting import checkpoint as _checkpoint
 _checkpoint.EVERY, _checkpoint.SHARE = 0.0, float("inf")
 fit_symmetric(random_symmetric(48, 5, seed=0), method="pairs", cycles=100000, checkpoint={str(path)!r})
 """

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import swallowtail as st
 from swallowtail.fitting import rivals
-from swallowtail.fitting.products import complete, probe
+from swallowtail.fitting.methods.products import complete, probe
 from swallowtail.fitting.result import Rival
 from swallowtail.fitting.rivals import dense_rivals, equal_ranks, factor_rivals, low_rank, verdict
 

@@ -17,11 +17,11 @@ from swallowtail import (
     random_rotation,
     save,
 )
-from swallowtail.fitting._alignment import grow_aligned, sweep_layers, trace_parts
-from swallowtail.fitting._conjugate import Stop, flat_pairs, rotate_rows, tile
-from swallowtail.fitting._objective import Alignment
-from swallowtail.fitting._orthogonal import low_rank
-from swallowtail.fitting.align import align_pairs, align_wiring, givens_qr
+from swallowtail.fitting.core.objectives import Alignment
+from swallowtail.fitting.core.product import Stop, flat_pairs, rotate_rows, tile
+from swallowtail.fitting.core.trace import grow_aligned, sweep_layers, trace_parts
+from swallowtail.fitting.methods.align import align_pairs, align_wiring, givens_qr
+from swallowtail.fitting.orthogonal import low_rank
 
 
 def in_class(n, seed, depth=1):

@@ -139,7 +139,7 @@ def test_enough_products_are_the_matrix_itself():
 
 
 def test_large_sparse_input_stays_sparse(monkeypatch):
-    from swallowtail.fitting import interfaces
+    from swallowtail.fitting import inputs as interfaces
 
     monkeypatch.setattr(interfaces, "DENSE_SPARSE", 32)
     A = sp.csr_array(

@@ -9,9 +9,9 @@ from scipy.optimize import OptimizeResult, OptimizeWarning, minimize, rosen, ros
 
 from swallowtail import SymmetricOperator
 from swallowtail.optim import GivensLBFGS, minimize_givens
-from swallowtail.optim._basis import jacobi_pass, jacobi_pass_matrix
-from swallowtail.optim._line_search import Trial, strong_wolfe
-from swallowtail.optim._quasi_newton import PRECONDITIONERS, Settings, direction, learn, new_memory
+from swallowtail.optim.basis import jacobi_pass, jacobi_pass_matrix
+from swallowtail.optim.line_search import Trial, strong_wolfe
+from swallowtail.optim.quasi_newton import PRECONDITIONERS, Settings, direction, learn, new_memory
 from swallowtail.wiring import Butterfly
 
 ROSEN = np.tile([-1.2, 1.0], 5)

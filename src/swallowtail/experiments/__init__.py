@@ -13,7 +13,7 @@ EXPERIMENTS = {
     "fig3": "swallowtail.experiments.fig3",
     "hessians": "swallowtail.experiments.hessians",
     "sanity": "swallowtail.experiments.sanity",
-    "claims": "swallowtail.experiments.claims",
+    "claims": "swallowtail.experiments.claims.figure",
     "tracking": "swallowtail.experiments.tracking",
-    "algorithm2": "swallowtail.experiments.algorithm2",
+    "algorithm2": "swallowtail.experiments.algorithm2.figure",
 }

@@ -26,12 +26,19 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from swallowtail.datasets import random_rotation, random_symmetric
-from swallowtail.experiments._draw import COLOURS, away_from, figure, legend_below, mean_and_spread, spread
-from swallowtail.experiments._fits import PROBES, as_operator, fit_row, rival_rows
-from swallowtail.experiments._run import Finding, Row, collect
-from swallowtail.fitting.butterfly import fit_butterfly
-from swallowtail.fitting.jacobi import fit_pairs
-from swallowtail.fitting.sgd import fit_sgd
+from swallowtail.experiments.common.draw import (
+    COLOURS,
+    away_from,
+    figure,
+    legend_below,
+    mean_and_spread,
+    spread,
+)
+from swallowtail.experiments.common.fits import PROBES, as_operator, fit_row, rival_rows
+from swallowtail.experiments.common.run import Finding, Row, collect
+from swallowtail.fitting.methods.butterfly import fit_butterfly
+from swallowtail.fitting.methods.pairs import fit_pairs
+from swallowtail.fitting.methods.sgd import fit_sgd
 from swallowtail.fitting.symmetric import default_budget
 from swallowtail.metrics import error_angle
 

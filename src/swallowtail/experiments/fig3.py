@@ -27,12 +27,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from swallowtail import datasets
-from swallowtail.experiments._draw import COLOURS, WIDTH, away_from, legend_below, mean_and_spread
-from swallowtail.experiments._fits import fit_row, rival_rows, stop_after
-from swallowtail.experiments._run import Finding, Row, collect
-from swallowtail.fitting.butterfly import fit_butterfly
-from swallowtail.fitting.jacobi import fit_pairs
-from swallowtail.fitting.sgd import default_rate, fit_sgd
+from swallowtail.experiments.common.draw import COLOURS, WIDTH, away_from, legend_below, mean_and_spread
+from swallowtail.experiments.common.fits import fit_row, rival_rows, stop_after
+from swallowtail.experiments.common.run import Finding, Row, collect
+from swallowtail.fitting.methods.butterfly import fit_butterfly
+from swallowtail.fitting.methods.pairs import fit_pairs
+from swallowtail.fitting.methods.sgd import default_rate, fit_sgd
 from swallowtail.wiring import Butterfly
 
 TITLE = "Figure 3: MNIST's covariance, and other matrices"

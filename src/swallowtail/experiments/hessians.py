@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from swallowtail.experiments import _draw
-from swallowtail.experiments import _select as select
-from swallowtail.experiments._curvature import Curvature
-from swallowtail.experiments._fits import as_operator
-from swallowtail.experiments._run import Finding, Row, collect
-from swallowtail.fitting.factor import Factor
-from swallowtail.fitting.products import fit_products
+from swallowtail.experiments.common import draw as _draw
+from swallowtail.experiments.common import select
+from swallowtail.experiments.common.fits import as_operator
+from swallowtail.experiments.common.run import Finding, Row, collect
+from swallowtail.experiments.curvature import Curvature
+from swallowtail.fitting.methods.factor import Factor
+from swallowtail.fitting.methods.products import fit_products
 from swallowtail.fitting.rivals import equal_ranks, low_rank
 from swallowtail.fitting.symmetric import default_budget, fit_symmetric
 from swallowtail.metrics import error_angle

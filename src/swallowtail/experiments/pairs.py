@@ -21,12 +21,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from swallowtail.datasets import random_symmetric
-from swallowtail.experiments._draw import COLOURS, figure, legend_below, mean_and_spread, spread
-from swallowtail.experiments._fits import PROBES, as_operator
-from swallowtail.experiments._run import Finding, Row, collect
-from swallowtail.fitting.products import fit_products
+from swallowtail.experiments.common.draw import COLOURS, figure, legend_below, mean_and_spread, spread
+from swallowtail.experiments.common.fits import PROBES, as_operator
+from swallowtail.experiments.common.run import Finding, Row, collect
+from swallowtail.fitting.methods.products import fit_products
+from swallowtail.fitting.methods.sgd import fit_sgd
 from swallowtail.fitting.rivals import factor_rivals
-from swallowtail.fitting.sgd import fit_sgd
 from swallowtail.fitting.symmetric import default_budget
 from swallowtail.metrics import error_angle
 

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from swallowtail.experiments import _draw
-from swallowtail.experiments import _select as select
-from swallowtail.experiments._run import Finding, Row, collect
-from swallowtail.fitting._conjugate import flat_pairs
-from swallowtail.fitting._objective import Alignment, Objective, Smooth
-from swallowtail.fitting.recovery import recover_rotation, recover_symmetric
-from swallowtail.fitting.sgd import fit_sgd
+from swallowtail.experiments.common import draw as _draw
+from swallowtail.experiments.common import select
+from swallowtail.experiments.common.run import Finding, Row, collect
+from swallowtail.fitting.core.objectives import Alignment, Objective, Smooth
+from swallowtail.fitting.core.product import flat_pairs
+from swallowtail.fitting.methods.recovery import recover_rotation, recover_symmetric
+from swallowtail.fitting.methods.sgd import fit_sgd
 from swallowtail.operators.rotation import Rotation
 from swallowtail.wiring import Butterfly
 

@@ -19,15 +19,15 @@ import numpy as np
 from scipy.linalg import expm
 
 from swallowtail.datasets import random_symmetric
-from swallowtail.experiments import _draw
-from swallowtail.experiments import _select as select
-from swallowtail.experiments._fits import as_operator
-from swallowtail.experiments._run import Finding, Row, collect
-from swallowtail.fitting.products import fit_pairs_data
+from swallowtail.experiments.common import draw as _draw
+from swallowtail.experiments.common import select
+from swallowtail.experiments.common.fits import as_operator
+from swallowtail.experiments.common.run import Finding, Row, collect
+from swallowtail.fitting.methods.products import fit_pairs_data
+from swallowtail.fitting.methods.sgd import fit_sgd
+from swallowtail.fitting.methods.tracker import Tracker
 from swallowtail.fitting.rivals import equal_ranks
-from swallowtail.fitting.sgd import fit_sgd
 from swallowtail.fitting.symmetric import default_budget
-from swallowtail.fitting.tracker import Tracker
 from swallowtail.metrics import error_angle
 
 TITLE = "Tracking a matrix that moves"

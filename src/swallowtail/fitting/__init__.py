@@ -1,8 +1,8 @@
 """Fitting H ≈ Q D Qᵀ and R ≈ Q: one file an algorithm, one function for users."""
 
+from swallowtail.fitting.methods.tracker import Tracker
 from swallowtail.fitting.result import FitResult, Rival
 from swallowtail.fitting.rotation import fit_rotation
 from swallowtail.fitting.symmetric import fit_symmetric
-from swallowtail.fitting.tracker import Tracker
 
 __all__ = ["FitResult", "Rival", "Tracker", "fit_rotation", "fit_symmetric"]

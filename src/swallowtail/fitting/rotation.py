@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from swallowtail import _checks
-from swallowtail.fitting._checkpoint import Checkpoint
-from swallowtail.fitting._conjugate import Stop, flat_pairs
-from swallowtail.fitting._orthogonal import EXACT, as_orthogonal, measured_rotation
-from swallowtail.fitting._quality import Ask, Candidate, _on_pairs
-from swallowtail.fitting._request import check_request, check_wiring
-from swallowtail.fitting._watch import Watch
-from swallowtail.fitting.align import align_pairs, align_wiring
-from swallowtail.fitting.interfaces import Problem
-from swallowtail.fitting.recovery import recover_rotation
+from swallowtail import checks
+from swallowtail.fitting.checkpoint import Checkpoint
+from swallowtail.fitting.core.product import Stop, flat_pairs
+from swallowtail.fitting.inputs import Problem
+from swallowtail.fitting.methods.align import align_pairs, align_wiring
+from swallowtail.fitting.methods.recovery import recover_rotation
+from swallowtail.fitting.methods.sgd import fit_sgd
+from swallowtail.fitting.orthogonal import EXACT, as_orthogonal, measured_rotation
+from swallowtail.fitting.quality import Ask, Candidate, _on_pairs
+from swallowtail.fitting.request import check_request, check_wiring
 from swallowtail.fitting.result import FitResult
-from swallowtail.fitting.sgd import fit_sgd
 from swallowtail.fitting.symmetric import LARGEST_BUTTERFLY, MOST_ROUNDS, default_budget
+from swallowtail.fitting.watch import Watch
 from swallowtail.operators import Rotation, SignedRotation
 from swallowtail.wiring import Butterfly, Wiring
 
@@ -83,7 +83,7 @@ def fit_rotation(
         # From products alone there is Algorithm 1 only.
         check_wiring("sgd" if problem.dense is None else method, wiring, depth, problem.n, n_rotations)
         budget = default_budget(problem.n, depth) if n_rotations is None else n_rotations
-        budget = _checks.integer("n_rotations", budget, at_least=0)
+        budget = checks.integer("n_rotations", budget, at_least=0)
         if n_rotations is None and target_angle is not None:  # as few as it takes are kept
             budget = min(MOST_ROUNDS * budget, problem.n * (problem.n - 1) // 2)
         who = flat_pairs(wiring) if isinstance(wiring, Wiring) else None

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from swallowtail import _checks
-from swallowtail.fitting._checkpoint import Checkpoint
-from swallowtail.fitting._quality import UNKNOWN, Ask, Candidate, estimated, measured
-from swallowtail.fitting._request import check_request, check_wiring
-from swallowtail.fitting._watch import Watch
-from swallowtail.fitting.butterfly import fit_butterfly
-from swallowtail.fitting.hybrid import HybridFit, fit_hybrid
-from swallowtail.fitting.interfaces import Problem, as_problem, dense_inverse, warn_asymmetry
-from swallowtail.fitting.jacobi import fit_pairs
-from swallowtail.fitting.products import fit_pairs_data, fit_products
-from swallowtail.fitting.recovery import recover_symmetric
+from swallowtail import checks
+from swallowtail.fitting.checkpoint import Checkpoint
+from swallowtail.fitting.inputs import Problem, as_problem, dense_inverse, warn_asymmetry
+from swallowtail.fitting.methods.butterfly import fit_butterfly
+from swallowtail.fitting.methods.hybrid import HybridFit, fit_hybrid
+from swallowtail.fitting.methods.pairs import fit_pairs
+from swallowtail.fitting.methods.products import fit_pairs_data, fit_products
+from swallowtail.fitting.methods.recovery import recover_symmetric
+from swallowtail.fitting.methods.sgd import fit_sgd
+from swallowtail.fitting.quality import UNKNOWN, Ask, Candidate, estimated, measured
+from swallowtail.fitting.request import check_request, check_wiring
 from swallowtail.fitting.result import FitResult
-from swallowtail.fitting.sgd import fit_sgd
+from swallowtail.fitting.watch import Watch
 from swallowtail.metrics import error_angle
 from swallowtail.operators import HybridOperator, Rotation, SymmetricOperator
 from swallowtail.wiring import Butterfly, Wiring
@@ -86,14 +86,14 @@ def fit_symmetric(
     >>> result.status, sorted(result.operator.eigenvalues.tolist())
     ('exact', [1.0, 3.0])
     """
-    _checks.choice("target", target, TARGETS)
+    checks.choice("target", target, TARGETS)
     depth = check_request(method, METHODS, wiring, depth, max_products, max_seconds, target_angle, options)
     with Watch(progress, max_seconds) as watch:
         problem = as_problem(H, n, symmetrize, max_products)
         budget = default_budget(problem.n, depth) if n_rotations is None else n_rotations
         if n_rotations is None and target_angle is not None:
             budget *= MOST_ROUNDS  # as few as it takes are kept
-        budget = _checks.integer("n_rotations", budget, at_least=0)
+        budget = checks.integer("n_rotations", budget, at_least=0)
         check_wiring(method, wiring, depth, problem.n, n_rotations)
         arguments = (budget, wiring, depth, method, target, target_angle, seed, options)
         saved = Checkpoint(checkpoint, problem, arguments)

@@ -24,7 +24,7 @@ from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 from torch.nn import Parameter
 
-from swallowtail import _checks
+from swallowtail import checks
 from swallowtail.kernels import reference
 
 NAMES = ("reference", "cpu", "gpu")
@@ -53,11 +53,11 @@ def available_backends() -> dict[str, str | None]:
 
 @functools.cache
 def _import(name: str) -> tuple[ModuleType | None, str | None]:
-    _checks.choice("backend", name, NAMES)
+    checks.choice("backend", name, NAMES)
     if name == "reference":
         return reference, None
     try:
-        module = importlib.import_module(f"swallowtail.kernels.{name}")
+        module = importlib.import_module(f"swallowtail.kernels.{name}.backend")
     except ImportError as error:
         return None, f"its import failed ({error})"
     reason: str | None = module.available()
@@ -143,7 +143,7 @@ class PreparedCache:
         key = (backend, angles.dtype, angles.device, angles.shape, eigenvalues is not None)
         kept = self._prepared.get(key)
         if kept is None or not kept[0].still(sources):
-            _checks.finite("angles", angles)
+            checks.finite("angles", angles)
             kept = (Seen(sources), load(backend).prepare(wiring, angles, eigenvalues))
             self._prepared[key] = kept
         return kept[1]

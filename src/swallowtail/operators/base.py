@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from swallowtail import _checks
+from swallowtail import checks
 
 
 class Operator:
@@ -60,7 +60,7 @@ class Operator:
     def to_dense(self) -> torch.Tensor:
         """The matrix itself, shape (*batch, n, n)."""
         size = self.batch_shape.numel() * self.n**2 * self.dtype.itemsize
-        _checks.fits_in_memory(f"a dense {'×'.join(map(str, self.shape))} matrix", size)
+        checks.fits_in_memory(f"a dense {'×'.join(map(str, self.shape))} matrix", size)
         eye = torch.eye(self.n, dtype=self.dtype, device=self.device)
         return self._on_columns(eye.expand(self.shape))
 
@@ -75,7 +75,7 @@ class Operator:
         dtype = torch.float64 if self.dtype == torch.float64 else torch.float32
 
         def columns(X: np.ndarray, transposed: bool = False) -> np.ndarray:
-            tensor = _checks.as_tensor("X", X.reshape(self.n, -1)).to(self.device, dtype)
+            tensor = checks.as_tensor("X", X.reshape(self.n, -1)).to(self.device, dtype)
             return self._on_columns(tensor, transposed).detach().cpu().numpy()
 
         def transposed(X: np.ndarray) -> np.ndarray:
@@ -118,5 +118,5 @@ def _incoming(name: str, value: Any, operator: Operator) -> tuple[torch.Tensor, 
     if isinstance(value, torch.Tensor):
         return value, lambda result: result
     like = torch.empty(0, dtype=operator.dtype, device=operator.device)
-    tensor = _checks.as_tensor(name, value, like)
+    tensor = checks.as_tensor(name, value, like)
     return tensor, lambda result: result.detach().cpu().numpy()

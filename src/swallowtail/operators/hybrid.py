@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from swallowtail import _checks
+from swallowtail import checks
 from swallowtail.operators.base import Operator, place
 from swallowtail.operators.rotation import Rotation
 from swallowtail.operators.symmetric import SymmetricOperator
@@ -36,8 +36,8 @@ class HybridOperator(Operator):
                 f"symmetric: expected one operator, got a batch {tuple(symmetric.batch_shape)}; take one of it"
             )
         self.symmetric, self.n = symmetric, symmetric.n
-        self.basis = _checks.as_tensor("basis", basis, symmetric.eigenvalues)
-        self.weights = _checks.as_tensor("weights", weights, symmetric.eigenvalues)
+        self.basis = checks.as_tensor("basis", basis, symmetric.eigenvalues)
+        self.weights = checks.as_tensor("weights", weights, symmetric.eigenvalues)
         if self.basis.ndim != 2 or self.basis.shape[0] != self.n:
             raise ValueError(f"basis: expected shape ({self.n}, r), got {tuple(self.basis.shape)}")
         if self.weights.shape != self.basis.shape[1:]:
@@ -45,7 +45,7 @@ class HybridOperator(Operator):
                 f"weights: expected shape ({self.basis.shape[1]},), one a column of basis, "
                 f"got {tuple(self.weights.shape)}"
             )
-        _checks.same_device(eigenvalues=symmetric.eigenvalues, basis=self.basis, weights=self.weights)
+        checks.same_device(eigenvalues=symmetric.eigenvalues, basis=self.basis, weights=self.weights)
         self.batch_shape = torch.Size()
 
     @property
@@ -98,7 +98,7 @@ class HybridOperator(Operator):
         """xᵀ H x for vectors on the last axis."""
         if not isinstance(x, torch.Tensor):
             like = torch.empty(0, dtype=self.dtype, device=self.device)
-            return self.quadratic_form(_checks.as_tensor("x", x, like)).detach().cpu().numpy()
+            return self.quadratic_form(checks.as_tensor("x", x, like)).detach().cpu().numpy()
         own = self.symmetric.quadratic_form(x)
         U, w = self._terms(own.dtype)
         return (own.to(U.dtype) + ((x.to(U.dtype) @ U) ** 2) @ w).to(own.dtype)
@@ -110,7 +110,7 @@ class HybridOperator(Operator):
         """
         if not isinstance(B, torch.Tensor):
             like = torch.empty(0, dtype=self.dtype, device=self.device)
-            return self.solve(_checks.as_tensor("B", B, like), epsilon).detach().cpu().numpy()
+            return self.solve(checks.as_tensor("B", B, like), epsilon).detach().cpu().numpy()
         inverse = self.symmetric.inverse(epsilon)
         first = inverse @ B
         U, w = self._terms(first.dtype)

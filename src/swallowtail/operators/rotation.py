@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from swallowtail import _checks, kernels, ops
+from swallowtail import checks, kernels, ops
 from swallowtail.operators.base import Operator, place
 from swallowtail.wiring import Butterfly, Wiring
 
@@ -31,9 +31,9 @@ class Rotation(Operator):
                 f"wiring: expected a Butterfly or Pairs, got {type(wiring).__name__}; try Butterfly(n)"
             )
         self.wiring = wiring
-        self.angles = _checks.as_tensor("angles", angles)
-        _checks.last_axis("angles", self.angles, wiring.n_rotations, "the wiring's number of rotations")
-        _checks.finite("angles", self.angles)
+        self.angles = checks.as_tensor("angles", angles)
+        checks.last_axis("angles", self.angles, wiring.n_rotations, "the wiring's number of rotations")
+        checks.finite("angles", self.angles)
         self.n = wiring.n
         self._cache = kernels.PreparedCache()
         self._transposed: tuple[Any, Rotation] | None = None
@@ -68,7 +68,7 @@ class Rotation(Operator):
 
         It is Sylvester's matrix over √n with column j times (−1)^(number of ones in j's binary form).
         """
-        if _checks.integer("n", n, at_least=1) & (n - 1):
+        if checks.integer("n", n, at_least=1) & (n - 1):
             raise ValueError(
                 f"n: expected a power of two for a Hadamard rotation, got {n}; try Rotation.random"
             )

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from swallowtail import _checks
+from swallowtail import checks
 from swallowtail.operators.base import Operator, place
 from swallowtail.operators.rotation import Rotation
 
@@ -27,9 +27,9 @@ class SignedRotation(Operator):
         if not isinstance(rotation, Rotation):
             raise TypeError(f"rotation: expected a Rotation, got {type(rotation).__name__}")
         self.rotation = rotation
-        signs = _checks.as_tensor("signs", signs, rotation.angles).detach()
-        _checks.last_axis("signs", signs, rotation.n, "n")
-        _checks.same_device(angles=rotation.angles, signs=signs)
+        signs = checks.as_tensor("signs", signs, rotation.angles).detach()
+        checks.last_axis("signs", signs, rotation.n, "n")
+        checks.same_device(angles=rotation.angles, signs=signs)
         if bool((signs.abs() != 1).any()):
             wrong = signs[signs.abs() != 1]
             raise ValueError(
@@ -94,7 +94,7 @@ class SignedRotation(Operator):
         return self.rotation._on_columns(signs * X)
 
     def _flipped(self, x: torch.Tensor) -> torch.Tensor:
-        _checks.last_axis("x", x, self.n, "n")  # before (…, 1) broadcasts
+        checks.last_axis("x", x, self.n, "n")  # before (…, 1) broadcasts
         return x * self.signs.to(x.dtype)
 
     def __repr__(self) -> str:

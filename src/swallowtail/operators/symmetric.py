@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from swallowtail import _checks, kernels, ops
+from swallowtail import checks, kernels, ops
 from swallowtail.operators.base import Operator, place
 from swallowtail.operators.rotation import Rotation, count_multiply_adds
 from swallowtail.wiring import Butterfly
@@ -35,9 +35,9 @@ class SymmetricOperator(Operator):
                 f"rotation: expected a Rotation, got {type(rotation).__name__}; try Rotation(wiring, angles)"
             )
         self.rotation = rotation
-        self.eigenvalues = _checks.as_tensor("eigenvalues", eigenvalues, rotation.angles)
-        _checks.last_axis("eigenvalues", self.eigenvalues, rotation.n, "n")
-        _checks.same_device(angles=rotation.angles, eigenvalues=self.eigenvalues)
+        self.eigenvalues = checks.as_tensor("eigenvalues", eigenvalues, rotation.angles)
+        checks.last_axis("eigenvalues", self.eigenvalues, rotation.n, "n")
+        checks.same_device(angles=rotation.angles, eigenvalues=self.eigenvalues)
         self.n = rotation.n
         self._cache = kernels.PreparedCache()
 
@@ -106,7 +106,7 @@ class SymmetricOperator(Operator):
         """xᵀ H x for vectors on the last axis; stops halfway through the product."""
         if not isinstance(x, torch.Tensor):
             like = torch.empty(0, dtype=self.dtype, device=self.device)
-            return self.quadratic_form(_checks.as_tensor("x", x, like)).detach().cpu().numpy()
+            return self.quadratic_form(checks.as_tensor("x", x, like)).detach().cpu().numpy()
         return ops.quadratic_form(
             x, self.rotation.wiring, self.rotation.angles, self.eigenvalues, cache=self._cache
         )
@@ -120,10 +120,10 @@ class SymmetricOperator(Operator):
                 "estimate" is unbiased: Σ z∘Hz / Σ z∘z over ``n_probes`` random signs z.
             n_probes, seed: for the estimate.
         """
-        _checks.choice("method", method, ("exact", "estimate"))
+        checks.choice("method", method, ("exact", "estimate"))
         if method == "estimate":
             generator = torch.Generator().manual_seed(seed)
-            count = _checks.integer("n_probes", n_probes, at_least=1)
+            count = checks.integer("n_probes", n_probes, at_least=1)
             signs = torch.randint(0, 2, (self.n, count), generator=generator) * 2 - 1
             z = signs.to(self.device, self.dtype)
             return (z * (self @ z.expand(*self.batch_shape, self.n, count))).mean(-1)
@@ -152,7 +152,7 @@ class SymmetricOperator(Operator):
         if generator is None:
             generator = torch.Generator(self.device)
             _ = generator.seed() if seed is None else generator.manual_seed(seed)
-        shape = (_checks.integer("k", k, at_least=0), *self.batch_shape, self.n)
+        shape = (checks.integer("k", k, at_least=0), *self.batch_shape, self.n)
         arithmetic = torch.float32 if self.dtype in (torch.float16, torch.bfloat16) else self.dtype
         z = torch.randn(shape, generator=generator, dtype=arithmetic, device=self.device)
         return self.rotation((z * d.sqrt()).to(self.dtype))

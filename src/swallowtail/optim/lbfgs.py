@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from swallowtail import _checks
+from swallowtail import checks
 from swallowtail.operators.symmetric import SymmetricOperator
-from swallowtail.optim._base import Closure, FlatParameters, GivensOptimizer, loss_of, number, warn_skipped
-from swallowtail.optim._quasi_newton import PRECONDITIONERS, Settings, initial_inverse, minimize, new_memory
+from swallowtail.optim.base import Closure, FlatParameters, GivensOptimizer, loss_of, number, warn_skipped
+from swallowtail.optim.quasi_newton import PRECONDITIONERS, Settings, initial_inverse, minimize, new_memory
 
 
 class GivensLBFGS(GivensOptimizer):
@@ -87,14 +87,14 @@ class GivensLBFGS(GivensOptimizer):
     def _check_group(self, group: dict[str, Any]) -> None:
         number("lr", group["lr"], at_least=0)
         for name in ("max_iter", "history_size", "refresh"):
-            _checks.integer(name, group[name], at_least=1)
+            checks.integer(name, group[name], at_least=1)
         if group["max_eval"] is not None:
-            _checks.integer("max_eval", group["max_eval"], at_least=1)
+            checks.integer("max_eval", group["max_eval"], at_least=1)
         for name in ("tolerance_grad", "tolerance_change"):
             number(name, group[name], at_least=0)
         number("damping", group["damping"], above=0)
         number("gate_decay", group["gate_decay"], at_least=0, below=1)
-        _checks.choice("preconditioner", group["preconditioner"], PRECONDITIONERS)
+        checks.choice("preconditioner", group["preconditioner"], PRECONDITIONERS)
         if group["line_search_fn"] not in ("strong_wolfe", None):
             raise ValueError(
                 f"line_search_fn: expected 'strong_wolfe' or None, got {group['line_search_fn']!r}"

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from swallowtail import _checks
+from swallowtail import checks
 from swallowtail.operators.symmetric import SymmetricOperator
-from swallowtail.optim._base import Closure, FlatParameters, GivensOptimizer, loss_of, number, warn_skipped
-from swallowtail.optim._tracking import CRITERIA, Tracking, new_tracking, newton_direction, operator, track
+from swallowtail.optim.base import Closure, FlatParameters, GivensOptimizer, loss_of, number, warn_skipped
+from swallowtail.optim.tracking import CRITERIA, Tracking, new_tracking, newton_direction, operator, track
 
 GRADIENTS = ("batch", "twice", "reuse")
 
@@ -112,11 +112,11 @@ class GivensNewton(GivensOptimizer):
         if group["normalized_step"] is not None:
             number("normalized_step", group["normalized_step"], above=0)
         for name in ("reuse", "replay", "sweeps"):
-            _checks.integer(name, group[name], at_least=1)
-        _checks.choice("inverse", group["inverse"], ("solve", "direct"))
-        _checks.choice("gradients", group["gradients"], GRADIENTS)
-        _checks.choice("criterion", group["criterion"], CRITERIA)
-        _checks.choice("probes", group["probes"], ("steps", "hessian"))
+            checks.integer(name, group[name], at_least=1)
+        checks.choice("inverse", group["inverse"], ("solve", "direct"))
+        checks.choice("gradients", group["gradients"], GRADIENTS)
+        checks.choice("criterion", group["criterion"], CRITERIA)
+        checks.choice("probes", group["probes"], ("steps", "hessian"))
         for name in ("gradients", "probes", "maximize"):
             if group[name] != self.param_groups[0][name]:
                 raise ValueError(

@@ -13,16 +13,9 @@ import torch
 from scipy.optimize import OptimizeResult, OptimizeWarning, approx_fprime
 from scipy.sparse.linalg import LinearOperator
 
-from swallowtail import _checks
-from swallowtail.optim._base import number
-from swallowtail.optim._quasi_newton import (
-    PRECONDITIONERS,
-    Memory,
-    Settings,
-    direction,
-    minimize,
-    new_memory,
-)
+from swallowtail import checks
+from swallowtail.optim.base import number
+from swallowtail.optim.quasi_newton import PRECONDITIONERS, Memory, Settings, direction, minimize, new_memory
 
 _DIFFERENCE = float(np.sqrt(np.finfo(np.float64).eps))  # of forward differences, SciPy's own choice
 
@@ -81,10 +74,10 @@ def minimize_givens(
             "expected neither bounds nor constraints, got some; try method='L-BFGS-B' or 'SLSQP'"
         )
     for name, limit in (("maxiter", maxiter), ("maxfun", maxfun), ("maxcor", maxcor), ("refresh", refresh)):
-        _checks.integer(name, limit, at_least=1)
+        checks.integer(name, limit, at_least=1)
     number("gtol", gtol if tol is None else tol, at_least=0)
     number("ftol", ftol, at_least=0)
-    _checks.choice("preconditioner", preconditioner, PRECONDITIONERS)
+    checks.choice("preconditioner", preconditioner, PRECONDITIONERS)
     x = np.array(x0, dtype=np.float64).ravel()
     objective = _Objective(fun, jac, args)
     f, g = objective(torch.from_numpy(x))

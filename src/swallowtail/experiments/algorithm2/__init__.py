@@ -1,0 +1,1 @@
+"""The paper's Algorithm 2: optimisation with the tracked Hessian."""

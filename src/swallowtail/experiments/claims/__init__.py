@@ -1,0 +1,1 @@
+"""The paper's claims made in passing, each with a number."""

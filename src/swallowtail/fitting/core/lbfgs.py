@@ -1,0 +1,99 @@
+"""L-BFGS on the angles, compiled together with its objective.
+
+At n = 64 a gradient takes 20 µs and SciPy's L-BFGS-B adds 170 µs an iteration around it; here the whole
+loop is one compiled call, and the memory of past steps is handed in, so that it can be left and entered
+again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from swallowtail.fitting.core.product import MATRIX, ROTATION, _jit, value_and_gradient
+from swallowtail.fitting.core.trace import trace_parts
+
+MEMORY = 12  # pairs of (step, change of gradient) remembered
+ARMIJO, WOLFE = 1e-4, 0.9  # sufficient decrease; how much flatter the slope must have become
+
+
+@_jit
+def evaluate(tiles, pairs, x, target, floor, unit):
+    """The objective to minimise, its gradient, over ``unit``: 1 − Σd²/‖H‖², Σ log d / n, 2 − 2 tr(QᵀR)/n."""
+    if target == ROTATION:
+        trace, slope, _ = trace_parts(tiles, pairs, x)
+        return 2.0 - 2.0 * trace / unit, slope * (-2.0 / unit)
+    value, gradient, _ = value_and_gradient(tiles, pairs, x, target, floor)
+    if target == MATRIX:
+        return 1.0 - value / unit, gradient * (-1.0 / unit)
+    return -value / unit, gradient * (-1.0 / unit)
+
+
+@_jit
+def _direction(g, S, Y, rho, count):
+    """−(approximate inverse Hessian)·g: the two-loop recursion over the last ``count`` pairs (a ring)."""
+    m = min(count, MEMORY)
+    p, alpha = -g, np.zeros(MEMORY)
+    for q in range(m):
+        slot = (count - 1 - q) % MEMORY
+        alpha[slot] = rho[slot] * np.dot(S[slot], p)
+        p -= alpha[slot] * Y[slot]
+    if m:
+        slot = (count - 1) % MEMORY
+        p *= 1.0 / (rho[slot] * np.dot(Y[slot], Y[slot]))
+    for q in range(m - 1, -1, -1):
+        slot = (count - 1 - q) % MEMORY
+        p += (alpha[slot] - rho[slot] * np.dot(Y[slot], p)) * S[slot]
+    return p
+
+
+@_jit
+def lbfgs(tiles, pairs, x, f, g, target, floor, unit, S, Y, rho, count, iterations, tolerance):
+    """Up to ``iterations`` steps of L-BFGS with a bisecting weak-Wolfe line search.
+
+    Args:
+        tiles, pairs, target, floor: as in `value_and_gradient`.
+        x, f, g: angles (K,), objective and gradient there.
+        unit: ‖H‖²_F, or n, what the objective is divided by.
+        S, Y, rho, count: the memory, (MEMORY, K), (MEMORY, K), (MEMORY,), and how many pairs were ever
+            stored.
+        iterations: at most this many steps.
+        tolerance: stop when a step gains less than this.
+
+    Returns:
+        x, f, g, count, and whether it has converged.
+    """
+    for _ in range(iterations):
+        p = _direction(g, S, Y, rho, count)
+        slope = np.dot(g, p)
+        if not slope < 0.0:
+            if count == 0:
+                return x, f, g, count, True
+            count, p = 0, -g
+            slope = -np.dot(g, g)
+        # Without memory the scale is unknown: an angle moves by at most 0.1 in the first step.
+        step = 1.0 if count else min(1.0, 0.1 / max(np.max(np.abs(p)), 1e-300))
+        low, high = 0.0, 0.0  # high = 0: no upper end yet (fast arithmetic knows no infinity)
+        x_new, f_new, g_new = x, f, g
+        for _ in range(25):
+            x_new = x + step * p
+            f_new, g_new = evaluate(tiles, pairs, x_new, target, floor, unit)
+            if not f_new <= f + ARMIJO * step * slope:
+                high = step
+            elif np.dot(g_new, p) < WOLFE * slope:
+                low = step
+            else:
+                break
+            step = 0.5 * (low + high) if high > 0.0 else 2.0 * low
+        if not f_new < f:
+            return x, f, g, count, True
+        gain = f - f_new
+        s, y = x_new - x, g_new - g
+        sy = np.dot(s, y)
+        if sy > 1e-14 * np.dot(y, y):
+            slot = count % MEMORY
+            S[slot], Y[slot], rho[slot] = s, y, 1.0 / sy
+            count += 1
+        x, f, g = x_new, f_new, g_new
+        if gain < tolerance:
+            return x, f, g, count, True
+    return x, f, g, count, False

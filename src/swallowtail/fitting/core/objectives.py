@@ -1,0 +1,236 @@
+"""What a fit minimises, and the polish that minimises it over all angles together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from swallowtail.fitting.core.growth import newton_rotations, parallel_jacobi, removal_losses
+from swallowtail.fitting.core.lbfgs import MEMORY, evaluate, lbfgs
+from swallowtail.fitting.core.product import (
+    FLOOR,
+    LIKELIHOOD,
+    MATRIX,
+    ROTATION,
+    TARGETS,
+    conjugate,
+    rotate_rows,
+    tile,
+    value_and_gradient,
+)
+from swallowtail.fitting.core.trace import grow_aligned, trace_parts
+
+WORK_BETWEEN_REPORTS = 5e7  # multiply-adds, about 10 ms: how long an interruption may wait
+NEWTON_SHARE = 100  # layers of Newton rotations a cycle, times n²/K: O(n³) each, about as long as a polish
+EXACT = 1e-15  # a squared relative error that is rounding
+
+
+class Smooth:
+    """A smooth function of the angles of Q; smaller is better. Abstract: `Objective`, `Alignment`.
+
+    A subclass sets the attributes, and gives what a search for pairs needs beside the polish.
+    """
+
+    n: int
+    tiles: np.ndarray  # `tile` of the matrix
+    target: int  # MATRIX, LIKELIHOOD or ROTATION
+    floor: float  # smallest variance the likelihood sees
+    unit: float  # what the compiled sum is divided by
+    rounding: float  # a value that is rounding: no search goes on below it
+
+    def residual(self, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:  # shape: (n, n)
+        """What Q leaves of the matrix: QᵀHQ, or QᵀR."""
+        raise NotImplementedError
+
+    def of_residual(self, A: np.ndarray) -> float:
+        """The objective when that is A."""
+        raise NotImplementedError
+
+    def grow(
+        self, A: np.ndarray, count: int, threshold: float, enough: int = 0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Choose ``count`` rotations on the residual A, which becomes the new one; pairs and angles.
+
+        With ``enough`` it may return behind a layer that has brought so many.
+        """
+        raise NotImplementedError
+
+    def regrow(
+        self,
+        pairs: np.ndarray,
+        angles: np.ndarray,
+        count: int,
+        threshold: float,
+        generator: np.random.Generator,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The product with ``count`` rotations more, where they can help; pairs and angles."""
+        raise NotImplementedError
+
+    def removal_losses(self, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:  # shape: (K,)
+        """How much the objective rises if a rotation is taken out, for each."""
+        raise NotImplementedError
+
+    def __call__(self, pairs: np.ndarray, angles: np.ndarray) -> tuple[float, np.ndarray]:
+        """The objective and its gradient, shape (K,)."""
+        return evaluate(self.tiles, pairs, angles, self.target, self.floor, self.unit)
+
+    def polish(
+        self,
+        pairs: np.ndarray,
+        angles: np.ndarray,
+        max_iterations: int = 200,
+        tolerance: float = 1e-6,
+        report: Callable[[np.ndarray, float], None] | None = None,
+    ) -> tuple[np.ndarray, float]:
+        """Improve all angles together by L-BFGS.
+
+        Args:
+            pairs: shape (K, 2), Q₁ first.
+            angles: where to start, shape (K,).
+            max_iterations: each costs one or two O(nK) gradients.
+            tolerance: stop when an iteration gains less than this fraction of the starting objective
+                (of 1, for the likelihood).
+            report: called with (angles, objective) every few iterations; may raise to interrupt.
+
+        Returns:
+            The angles and their objective, never worse than the start.
+        """
+        x, (f, g) = np.array(angles, dtype=np.float64), self(pairs, angles)
+        if len(x) == 0:
+            return x, f
+        gain = tolerance * (1.0 if self.target == LIKELIHOOD else abs(f))
+        S, Y, rho = np.zeros((MEMORY, len(x))), np.zeros((MEMORY, len(x))), np.zeros(MEMORY)
+        count, done, converged = 0, 0, False
+        chunk = max(1, int(WORK_BETWEEN_REPORTS / (14 * self.n * len(x))))
+        while done < max_iterations and not converged:
+            steps = min(chunk, max_iterations - done)
+            memory = (S, Y, rho, count, steps, gain)
+            x, f, g, count, converged = lbfgs(
+                self.tiles, pairs, x, f, g, self.target, self.floor, self.unit, *memory
+            )
+            done += steps
+            if report is not None:
+                report(x, f)
+        return x, f
+
+
+def _place(n_rotations: int, generator: np.random.Generator) -> int:
+    """Where to put new rotations: before all, behind all, or anywhere, each as often."""
+    return int(generator.choice([0, n_rotations, int(generator.integers(n_rotations + 1))]))
+
+
+class Objective(Smooth):
+    """One target on one symmetric matrix.
+
+    "matrix" is the squared relative error ‖H − QDQᵀ‖²_F / ‖H‖²_F, "likelihood" the mean of log dᵢ; D is
+    eliminated in both.
+
+    Args:
+        H: symmetric, shape (n, n).
+        target: "matrix" or "likelihood".
+    """
+
+    def __init__(self, H: np.ndarray, target: str = "matrix") -> None:
+        H = np.ascontiguousarray(H, dtype=np.float64)
+        largest = np.abs(H).max(initial=0.0)
+        # Squares of entries near 1e±200 leave float64. A power of two changes no bit of a mantissa.
+        self.scale = float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
+        self.H, self.n, self.target = H / self.scale, len(H), TARGETS[target]
+        self.tiles = tile(self.H)
+        self.norm2 = float(np.vdot(self.H, self.H)) or 1.0
+        self.floor = FLOOR * max(float(np.trace(self.H)) / self.n, 1e-300)
+        self.unit = self.norm2 if self.target == MATRIX else float(self.n)
+        self.rounding = EXACT if self.target == MATRIX else -np.inf
+
+    def residual(self, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:
+        return conjugate(self.H, pairs, angles) if len(pairs) else self.H.copy()
+
+    def of_residual(self, A: np.ndarray) -> float:
+        return self.of_diagonal(np.diagonal(A))
+
+    def grow(
+        self, A: np.ndarray, count: int, threshold: float, enough: int = 0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        # A pair below this changes neither target beyond rounding.
+        least = 1e-32 * (self.norm2 if self.target == MATRIX else 1.0)
+        return parallel_jacobi(A, count, threshold, self.target, self.floor, least, enough)
+
+    def regrow(
+        self,
+        pairs: np.ndarray,
+        angles: np.ndarray,
+        count: int,
+        threshold: float,
+        generator: np.random.Generator,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        # Anywhere in Q, not at its end alone: worth 0.7° to 2.2° at n = 64.
+        at = _place(len(pairs), generator)
+        if at < len(pairs):
+            M, B = self.residual(pairs[:at], angles[:at]), np.eye(self.n)
+            rotate_rows(B, pairs[at:], np.cos(angles[at:]), np.sin(angles[at:]), False)
+            layers = max(1, int(NEWTON_SHARE * len(pairs) / self.n**2))
+            more, by = newton_rotations(M, B, count, layers, threshold, self.target, self.floor)
+            pairs = np.concatenate([pairs[:at], more, pairs[at:]])
+            angles, count = np.concatenate([angles[:at], by, angles[at:]]), count - len(by)
+        if count > 0:
+            more, by = self.grow(self.residual(pairs, angles), count, threshold)
+            pairs, angles = np.concatenate([pairs, more]), np.concatenate([angles, by])
+        return pairs, angles
+
+    def removal_losses(self, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:
+        return removal_losses(self.tiles, pairs, angles, self.target, self.floor) / self.unit
+
+    def of_diagonal(self, d: np.ndarray) -> float:
+        """The objective when diag(QᵀHQ), in the units of ``self.H``, is d (n,)."""
+        if self.target == MATRIX:
+            return 1.0 - float(d @ d) / self.norm2
+        return float(np.log(np.maximum(d, self.floor)).mean())
+
+    def eigenvalues(self, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:  # shape: (n,)
+        """The best D for this Q: diag(QᵀHQ)."""
+        return value_and_gradient(self.tiles, pairs, angles, self.target, self.floor)[2] * self.scale
+
+
+class Alignment(Smooth):
+    """‖R − Q‖²_F / n = 2 − 2 tr(QᵀR)/n, the squared relative error for orthogonal R (n, n)."""
+
+    def __init__(self, R: np.ndarray) -> None:
+        self.R = np.ascontiguousarray(R, dtype=np.float64)
+        self.n, self.target = len(self.R), ROTATION
+        self.tiles = tile(self.R)
+        self.floor, self.unit, self.rounding = 0.0, float(self.n), EXACT
+
+    def residual(self, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:
+        M = self.R.copy()
+        rotate_rows(M, pairs, np.cos(angles), np.sin(angles), True)
+        return M
+
+    def of_residual(self, A: np.ndarray) -> float:
+        return 2.0 - 2.0 * float(np.trace(A)) / self.unit
+
+    def grow(
+        self, A: np.ndarray, count: int, threshold: float, enough: int = 0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return grow_aligned(A, count, threshold, EXACT, enough)
+
+    def regrow(
+        self,
+        pairs: np.ndarray,
+        angles: np.ndarray,
+        count: int,
+        threshold: float,
+        generator: np.random.Generator,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        # With Q = A·B and C = AᵀRBᵀ, tr(QᵀR) = tr C: rotations chosen on C may stand between A and B, anywhere.
+        # At n = 64 that is worth 2.5° against the end alone.
+        at = _place(len(pairs), generator)
+        C = np.ascontiguousarray(self.residual(pairs[:at], angles[:at]).T)
+        rotate_rows(C, pairs[at:], np.cos(angles[at:]), np.sin(angles[at:]), False)
+        more, by = self.grow(np.ascontiguousarray(C.T), count, threshold)
+        return np.concatenate([pairs[:at], more, pairs[at:]]), np.concatenate([angles[:at], by, angles[at:]])
+
+    def removal_losses(self, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:
+        # Without a rotation: turned by −θ more.
+        _, w, p = trace_parts(self.tiles, pairs, angles)
+        return (p * (1.0 - np.cos(angles)) + w * np.sin(angles)) * (2.0 / self.unit)

@@ -1,0 +1,81 @@
+"""Watching a fit: progress bar, time limit, Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from types import FrameType
+from typing import Any
+
+from tqdm import tqdm
+
+from swallowtail.fitting.core.product import Stop
+
+_AROUND: ContextVar[Watch | None] = ContextVar("_AROUND", default=None)
+
+
+def at_stop(action: Callable[[], None]) -> None:
+    """Let the `Watch` around the caller, if there is one, end with ``action`` when it has stopped a fit."""
+    watch = _AROUND.get()
+    if watch is not None:
+        watch.actions.append(action)
+
+
+class Watch:
+    """A context whose ``callback`` shows progress and stops a fit, keeping its best, in time or on Ctrl-C.
+
+    Args:
+        progress: show a bar.
+        max_seconds: stop then.
+        label: shown before the bar.
+    """
+
+    def __init__(self, progress: bool, max_seconds: float | None, label: str = "fit") -> None:
+        self.begin = time.perf_counter()
+        self.limit = None if max_seconds is None else self.begin + max_seconds
+        self.status = ""  # "time" or "interrupted" once it has stopped a fit
+        self._bar = tqdm(desc=label, unit="step", disable=not progress)
+        self.actions: list[Callable[[], None]] = []  # see `at_stop`
+        self._handler: Any = None
+        self._before: Token[Watch | None] | None = None
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.begin
+
+    def callback(self, stage: str, done: int, objective: float) -> None:
+        """Called by the fitters after every step; raises `Stop`."""
+        if not self._bar.disable:
+            error = f"{objective**0.5:.4f}" if objective >= 0 else f"{objective:.4f}"
+            self._bar.set_postfix_str(f"{stage}, {done} rotations, error {error}", refresh=False)
+            self._bar.update()
+        if self.limit is not None and time.perf_counter() > self.limit:
+            self.status = "time"
+        if self.status:
+            raise Stop
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self.status == "interrupted":  # the second time they mean it
+            raise KeyboardInterrupt
+        self.status = "interrupted"
+
+    def __enter__(self) -> Watch:
+        self._before = _AROUND.set(self)
+        if threading.current_thread() is threading.main_thread():
+            self._handler = signal.signal(signal.SIGINT, self._interrupt)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        self._bar.close()
+        if self._before is not None:
+            _AROUND.reset(self._before)
+        try:
+            if self.status or (kind is not None and issubclass(kind, KeyboardInterrupt)):
+                for action in self.actions:
+                    action()
+        finally:
+            if self._handler is not None:
+                signal.signal(signal.SIGINT, self._handler)

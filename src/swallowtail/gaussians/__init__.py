@@ -1,0 +1,1 @@
+"""Gaussians whose covariance is Q D Qᵀ: estimators, mixtures, distributions, Bayesian regression."""

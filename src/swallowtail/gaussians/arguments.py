@@ -1,0 +1,53 @@
+"""Checks of the estimators' arguments, made in ``fit`` as scikit-learn wants it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from swallowtail import checks
+
+
+def check_shrinkage(value: Any) -> None:
+    """``shrinkage`` is "auto" or a finite number ≥ 0."""
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not (isinstance(value, str) and value == "auto") and not (
+        number and math.isfinite(value) and value >= 0
+    ):
+        raise ValueError(f'shrinkage: expected "auto" or a number ≥ 0, got {value!r}')
+
+
+def check_mixture(model: Any, X: np.ndarray) -> None:
+    """All arguments of a `GivensMixture` that is to be fitted to the rows of X (N, n)."""
+    k = checks.integer("n_components", model.n_components, at_least=1)
+    checks.integer("max_iter", model.max_iter, at_least=1)
+    checks.integer("n_init", model.n_init, at_least=1)
+    if model.n_rotations is not None:
+        checks.integer("n_rotations", model.n_rotations, at_least=0)
+    checks.choice("rotations", model.rotations, ("full", "tied"))
+    checks.choice("target", model.target, ("likelihood", "matrix"))
+    checks.choice("init_params", model.init_params, ("k-means++", "kmeans", "random"))
+    check_shrinkage(model.shrinkage)
+    if not model.tol >= 0:
+        raise ValueError(f"tol: expected a number ≥ 0, got {model.tol}")
+    for name, value, shape in (
+        ("weights_init", model.weights_init, (k,)),
+        ("means_init", model.means_init, (k, X.shape[1])),
+    ):
+        if value is not None and np.shape(value) != shape:
+            raise ValueError(f"{name}: expected shape {shape}, got {np.shape(value)}")
+    if k > 1:
+        _check_distinct(X, k)
+
+
+def _check_distinct(X: np.ndarray, k: int) -> None:
+    """At least k rows of X differ; few of them usually show it."""
+    distinct = len(np.unique(X[: 4 * k], axis=0))
+    distinct = distinct if distinct >= k else len(np.unique(X, axis=0))
+    if k > distinct:
+        raise ValueError(
+            f"n_components: expected at most the {distinct} distinct rows of X (n_samples={len(X)}), "
+            f"got {k}; try n_components={distinct} or fewer"
+        )

@@ -1,0 +1,233 @@
+"""The Gaussians of a mixture: their log-densities, and what the M-step does to them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from scipy.special import logsumexp
+
+from swallowtail.gaussians.distances import Distances
+from swallowtail.gaussians.likelihood import NOISES, Fold, Plan, choose, grow, rotation_of, variances_along
+from swallowtail.operators import Rotation, SymmetricOperator
+
+NEGLIGIBLE = 1e-10  # a responsibility below this adds nothing to a moment in float64
+LEAST = 1e-6  # a variance is at least this fraction of its column's over all data: no component is a spike
+HELD_OUT = 0.25  # share of the rows that choose how to regularise
+TRIED = 3  # components, the largest, whose held-out rows choose ridge and number of rotations
+ENOUGH = 8  # rows on either side of such a split
+ROWS = 1024  # taken to float64 at a time
+CHEAP = 2e5  # n·K up to which all of these try every ridge; beyond, the largest chooses ridge and K
+USUAL = (0.03, 1e-3)  # ridge and noise where there are too few rows to choose
+
+
+class Components:
+    """Weights, means and covariances Q_k (D_k + b·s) Q_kᵀ of k Gaussians in n dimensions.
+
+    Args:
+        X: the rows of the start, shape (N, n).
+        resp: their responsibilities, shape (N, k).
+        plan: ridge, number of rotations and noise b.
+        target: "likelihood" or "matrix".
+        tied: one Q for all components.
+        rotations: Q_k to begin with; chosen from the rows of the start if there are none.
+    """
+
+    def __init__(
+        self,
+        X: np.ndarray,
+        resp: np.ndarray,
+        plan: Plan,
+        target: str,
+        tied: bool,
+        rotations: list[Rotation] | None = None,
+    ) -> None:
+        self.plan, self.target, self.tied, self.dtype = plan, target, tied, X.dtype
+        variances = X.var(0, dtype=np.float64)
+        positive = variances[variances > 0]
+        usual = float(np.median(positive)) if len(positive) else 1.0
+        self.least = LEAST * np.where(variances > 0, variances, usual)  # shape: (n,)
+        self.counts = resp.sum(0, dtype=np.float64)  # shape: (k,)
+        self.means = _means(X, resp)  # shape: (k, n)
+        self.noise = 0.0  # b·s
+        identity = rotation_of(X.shape[1], np.zeros((0, 2), np.int64), np.zeros(0))
+        self._rotate_by([identity] * resp.shape[1] if rotations is None else rotations)
+        self.along = np.broadcast_to(self.least / LEAST, self.means.shape)  # D, shape: (k, n)
+        self.along = self._along(X, resp, self._distances)
+        if rotations is None:
+            self.choose_rotations(X, resp)
+        else:
+            self._bind()
+
+    @property
+    def weights(self) -> np.ndarray:  # shape: (k,)
+        return self.counts / self.counts.sum()
+
+    @property
+    def variances(self) -> np.ndarray:  # shape: (k, n)
+        return np.maximum(self.along, self.least) + self.noise
+
+    def weighted_log_densities(self, X: np.ndarray) -> np.ndarray:  # shape: (m, k)
+        """log w_k + log N(x; μ_k, Σ_k).
+
+        The quadratic form is Σ_i (z_i − m_i)²/d_i with z = Q_kᵀ(x − c) and m = Q_kᵀ(μ_k − c): c, the mean of
+        all data, keeps float32 from subtracting large numbers, and a row is read once for all components.
+        """
+        with np.errstate(divide="ignore"):
+            constant = np.log(self.weights) - 0.5 * (
+                X.shape[1] * math.log(2 * math.pi) + np.log(self.variances).sum(1)
+            )
+        q = self._distances(X, self._centre, self._rotated_means, self._weights_along)
+        return constant - 0.5 * q.astype(np.float64)
+
+    def maximise(self, X: np.ndarray, resp: np.ndarray) -> None:
+        """The M-step with rotations as they are: weights, means, and variances along Q."""
+        self.counts = resp.sum(0, dtype=np.float64) + 10 * np.finfo(np.float64).eps
+        self.means = _means(X, resp)
+        self.along = self._along(X, resp, self._distances)
+        self._bind()
+
+    def merge(self, X: np.ndarray, resp: np.ndarray, step: float) -> None:
+        """Stepwise EM (Cappé & Moulines): old moments count (1 − step), those of these rows count step."""
+        size, total = len(X), self.counts.sum()
+        new = step * resp.sum(0, dtype=np.float64) / size
+        old = (1 - step) * self.counts / total
+        before, fresh = self.means.copy(), _means(X, resp)
+        rho = np.where(new > NEGLIGIBLE, new / np.maximum(new + old, NEGLIGIBLE), 0.0)[:, None]
+        self.means = before + rho * (fresh - before)
+        shifts = zip(self.rotations, torch.from_numpy(before - self.means), strict=True)
+        moved = np.stack([rotation.T(shift).numpy() for rotation, shift in shifts])
+        self.along = (1 - rho) * (self.along + moved**2) + rho * self._along(X, resp, self._distances)
+        self.counts = (new + old) * (total + size)
+        self._bind()
+
+    def choose_rotations(self, X: np.ndarray, resp: np.ndarray) -> bool:
+        """Grow each Q anew on its component's covariance; keep it where it is better. Whether any was."""
+        scatters = (_scatter(X, resp[:, k], self.means[k]) for k in range(len(self.means)))
+        count = len(self.means)
+        if self.tied:
+            rotation, _ = self._grown(sum(scatters) / self.counts.sum())
+            along = self._along(X, resp, Distances([rotation], self.dtype))
+            changed = bool(self._loss(along) @ self.counts < self._loss(self.along) @ self.counts)
+            if changed:
+                self._rotate_by([rotation] * count)
+                self.along = along
+        else:
+            rotations = list(self.rotations)
+            for k, scatter in enumerate(scatters):
+                rotation, own = self._grown(scatter / max(self.counts[k], NEGLIGIBLE))
+                if self._loss(own) < self._loss(self.along[k]):
+                    rotations[k], self.along[k] = rotation, own
+            changed = any(new is not old for new, old in zip(rotations, self.rotations, strict=True))
+            if changed:
+                self._rotate_by(rotations)
+        self._bind()
+        return changed
+
+    def _grown(self, S: np.ndarray) -> tuple[Rotation, np.ndarray]:
+        pairs, angles = grow(S, self.plan.ridge, self.plan.n_rotations, self.target)
+        return rotation_of(len(S), pairs, angles), variances_along(S, pairs, angles)
+
+    def _loss(self, along: np.ndarray) -> np.ndarray:
+        """−2/N_k times the expected log-density without constants, for D = along (…, n)."""
+        d = np.maximum(along, self.least) + self.noise
+        return (along / d + np.log(d)).sum(-1)
+
+    def _along(self, X: np.ndarray, resp: np.ndarray, distances: Distances) -> np.ndarray:  # shape: (k, n)
+        """Σ r z² / Σ r with z = Q_kᵀ(x − μ_k); the spread of all data where a component has no rows.
+
+        In high dimensions each row counts for one component, so all of them together cost one pass.
+        """
+        along = np.empty_like(self.means)
+        for k, mean in enumerate(self.means):
+            kept = np.nonzero(resp[:, k] > NEGLIGIBLE)[0]
+            if len(kept):
+                r = resp[kept, k].astype(np.float64)
+                usual = np.maximum(self.along[k], self.least)
+                along[k] = distances.second_moments(k, X[kept], r, mean, usual) / r.sum()
+            else:
+                along[k] = self.least / LEAST
+        return along
+
+    def _rotate_by(self, rotations: list[Rotation]) -> None:
+        self.rotations = rotations
+        self._distances = Distances(rotations[:1] if self.tied else rotations, self.dtype)
+
+    def _bind(self) -> None:
+        """What the E-step needs, in the data's dtype; the noise's unit is the mean variance within."""
+        self.noise = self.plan.noise * (float(self.weights @ self.along.mean(1)) or 1.0)
+        d = self.variances
+        self._centre = (self.weights @ self.means).astype(self.dtype)
+        self._weights_along = (1 / d).astype(self.dtype)
+        centred = torch.from_numpy(self.means - self._centre)
+        self._rotated_means = np.stack(
+            [r.T(mean).numpy() for r, mean in zip(self.rotations, centred, strict=True)]
+        ).astype(self.dtype)
+
+    def precisions(self) -> list[SymmetricOperator]:
+        """Σ_k⁻¹ as operators, in the data's dtype."""
+        numbers = torch.from_numpy(self._weights_along)
+        pairs = zip(self.rotations, numbers, strict=True)
+        return [SymmetricOperator(r.to(dtype=numbers.dtype), w) for r, w in pairs]
+
+
+def make_plan(
+    X: np.ndarray, labels: np.ndarray, budget: int, target: str, tied: bool, generator: np.random.Generator
+) -> tuple[Plan, list[Rotation] | None]:
+    """Ridge, number of rotations and noise, from held-out rows of the start; and the rotations tried on the way.
+
+    The largest components choose ridge and number of rotations, each for itself (`choose`). The noise is chosen
+    by the mixture as a whole, since a row that is an outlier to its own component may be none to another. The
+    rotations come from three quarters of the rows: good enough to begin EM with, which chooses them anew later.
+    """
+    held = generator.random(len(X)) < HELD_OUT
+    k = int(labels.max()) + 1
+    sizes = [(int((~held & (labels == j)).sum()), int((held & (labels == j)).sum())) for j in range(k)]
+    order = sorted(range(k), key=lambda j: -sizes[j][0])
+    large = [j for j in order[:TRIED] if min(sizes[j]) >= ENOUGH]
+    if not large:
+        return Plan(USUAL[0], budget, USUAL[1]), None
+    train, rest = X[~held], X[held].astype(np.float64)
+    folds = []
+    for j in large:
+        own = train[labels[~held] == j].astype(np.float64)
+        mean = own.mean(0)
+        folds.append(Fold((own - mean).T @ (own - mean) / len(own), rest[labels[held] == j] - mean))
+    plan = choose(folds, budget, target, every_fold=X.shape[1] * budget <= CHEAP)
+    resp = np.zeros((len(train), k), np.float64)
+    resp[np.arange(len(train)), labels[~held]] = 1.0
+    components = Components(train, resp, plan._replace(noise=USUAL[1]), target, tied)
+    return plan._replace(noise=_best_noise(components, rest)), components.rotations
+
+
+def _best_noise(components: Components, rows: np.ndarray) -> float:
+    """The b with the best mixture log-density of held-out rows (m, n)."""
+    scale = components.noise / components.plan.noise
+    along = np.maximum(components.along, components.least)
+    logs = np.empty((len(NOISES), len(rows), len(along)))
+    for k, rotation in enumerate(components.rotations):
+        d = along[k] + NOISES[:, None] * scale  # shape: (noises, n)
+        z = rotation.T(torch.from_numpy(rows - components.means[k])).numpy()
+        q = (1 / d) @ (z * z).T
+        with np.errstate(divide="ignore"):
+            logs[:, :, k] = np.log(components.weights[k]) - 0.5 * (q + np.log(d).sum(1)[:, None])
+    return float(NOISES[int(np.argmax(logsumexp(logs, axis=2).mean(1)))])
+
+
+def _means(X: np.ndarray, resp: np.ndarray) -> np.ndarray:  # shape: (k, n)
+    """Σ r x / Σ r in float64, block by block; the mean of all where a component has no rows."""
+    counts, total = resp.sum(0, dtype=np.float64), np.zeros((resp.shape[1], X.shape[1]))
+    for start in range(0, len(X), ROWS):
+        rows = slice(start, start + ROWS)
+        total += resp[rows].T.astype(np.float64) @ X[rows].astype(np.float64)
+    empty = counts <= NEGLIGIBLE
+    total[empty] = X.mean(0, dtype=np.float64) if empty.any() else 0.0
+    return total / np.where(empty, 1.0, counts)[:, None]
+
+
+def _scatter(X: np.ndarray, resp: np.ndarray, mean: np.ndarray) -> np.ndarray:  # shape: (n, n)
+    """Σ r (x − μ)(x − μ)ᵀ over the rows that count: in high dimensions each row counts for one component."""
+    kept = resp > NEGLIGIBLE
+    x = (X[kept] - mean) * np.sqrt(resp[kept, None])
+    return x.T @ x

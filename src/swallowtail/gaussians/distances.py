@@ -1,0 +1,83 @@
+"""Mahalanobis distances of rows to all Gaussians of a mixture in one pass, and variances along their axes: the
+E-step and the M-step over the kernels of `cpu_distances`.
+
+Rotations are fast Givens steps, two multiply-adds each: Qᵀ = S·M, and the scales S go into the last step, where
+(z_i − m_i)² w_i with z = S·Mx is (a_i (Mx)_i − b_i)², a = S√w and b = m√w: numbers of order 1 whatever S and w are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from swallowtail.kernels.cpu import distances as cpu_distances
+from swallowtail.kernels.cpu.coefficients import aligned, prepare, tile
+from swallowtail.kernels.cpu.threads import over_rows
+from swallowtail.operators import Rotation
+
+
+class Distances:
+    """(x − μ_k)ᵀ Q_k diag(w_k) Q_kᵀ (x − μ_k) for rows x and all k; the rotations' wirings are `Pairs`.
+
+    Args:
+        rotations: Q_k; one for all if it is a list of one.
+        dtype: float32 or float64, of the arithmetic.
+    """
+
+    def __init__(self, rotations: list[Rotation], dtype: Any) -> None:
+        self.dtype = np.dtype(dtype)
+        kind = torch.float32 if self.dtype == np.float32 else torch.float64
+        made = [prepare(r.wiring, r.angles.to(kind)[None])[0] for r in rotations]
+        wirings: list[Any] = [r.wiring for r in rotations]
+        self._pairs = np.concatenate([w.pairs for w in wirings])
+        self._T, self._P = np.concatenate([c.T for c in made]), np.concatenate([c.P for c in made])
+        self._plain = np.concatenate([c.plain for c in made])
+        self._scales = np.stack([c.scale for c in made])  # S, shape: (k or 1, n), float64
+        self._offsets = np.concatenate([[0], np.cumsum([w.n_rotations for w in wirings])]).astype(np.int64)
+
+    def __call__(
+        self, X: np.ndarray, centre: np.ndarray, means: np.ndarray, weights: np.ndarray
+    ) -> np.ndarray:  # shape: (m, k)
+        """Distances of the rows of X.
+
+        Args:
+            X: shape (m, n).
+            centre: c (n,), taken from X first: float32 should not subtract large numbers after a rotation.
+            means: Q_kᵀ(μ_k − c), shape (k, n).
+            weights: w, shape (k, n).
+        """
+        number = self.dtype
+        out = np.empty((len(X), len(means)), number)
+        root = np.sqrt(weights, dtype=np.float64)
+        c, a, b = (np.ascontiguousarray(v, number) for v in (centre, self._scales * root, means * root))
+        X = np.ascontiguousarray(X, number)
+
+        def work(start: int, stop: int) -> None:
+            rows = tile(X.shape[1], number)
+            cpu_distances.distances(
+                X[start:stop], c, a, b, self._pairs, self._T, self._P, self._plain, self._offsets,
+                rows, aligned(rows.shape, number), out[start:stop],
+            )  # fmt: skip
+
+        over_rows(work, len(X), max(1, len(self._pairs)))
+        return out
+
+    def second_moments(
+        self, k: int, X: np.ndarray, r: np.ndarray, mean: np.ndarray, usual: np.ndarray
+    ) -> np.ndarray:  # shape: (n,)
+        """Σ r z² over rows x of X (m, n), z = Q_kᵀ(x − mean).
+
+        ``usual`` (n,) are variances to expect: squares are taken of z over their roots, which do not overflow.
+        """
+        number, k = self.dtype, k if len(self._scales) > 1 else 0
+        rows = tile(X.shape[1], number)
+        low, high = self._offsets[k], self._offsets[k + 1]
+        out = np.zeros(X.shape[1])
+        scales = (self._scales[k] / np.sqrt(usual)).astype(number)
+        cpu_distances.second_moments(
+            np.ascontiguousarray(X, number), r.astype(number), mean.astype(number), scales, self._pairs[low:high],
+            self._T[low:high], self._P[low:high], self._plain[low:high], rows, aligned(rows.shape, number), out,
+        )  # fmt: skip
+        return out * usual

@@ -1,0 +1,1 @@
+"""Kernels for CPUs: Numba functions over LLVM vector codelets."""

@@ -1,0 +1,294 @@
+"""Butterflies on the CPU: passes of vector codelets over some rows, one or two at a time, in place.
+
+With Qᵀ = S·M, where M is the product of the unscaled (fast Givens) steps and S a diagonal,
+
+    Qᵀx = S (M x)      Q x = Mᵀ (S x)      Q D Qᵀx = Mᵀ (S D S) M x
+
+so one set of coefficients serves all three. "Down" applies M, "up" applies Mᵀ.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from swallowtail.kernels.cpu.codegen.butterfly import butterfly_pass
+from swallowtail.kernels.cpu.codegen.shapes import REGISTER_BYTES, as_row
+from swallowtail.kernels.cpu.jit import njit
+from swallowtail.kernels.cpu.plan import OTHER
+
+ROWS_A_PASS = 32  # that a pass goes through before the next one does, while they stay in the nearest cache,
+BYTES_A_PASS = 2**18  # or as many as have so many bytes, if they are longer than that
+LOCAL_BYTES = 2**12  # of a row: passes that stay within so much of it go through all rows there first
+ALIKE = 2**12  # addresses so many bytes apart look the same at first
+ROWS_A_WEDGE = 4  # the same going backward, with y, its gradient and the sums
+
+
+@njit(nogil=True, cache=True)
+def pack(cos, sin, strides, pass_layers, n, fast, tiny_cos, tiny_scale, T, P, S, stored, W, plain):
+    """Fill the coefficients of Qᵀ = S·M. Returns False if a plain pass is needed and P has no room.
+
+    A pass is plain when a cosine in it is below ``tiny_cos`` or a running scale would fall below
+    ``tiny_scale``: range, not accuracy, is what large angles cost the fast form. A plain pass takes the
+    scales into its coefficients and sets them back to 1. ``stored`` receives S in the kernel's dtype. W, unless empty,
+    receives for each rotation the product of the scales its two coordinates come with: that is what a wedge product
+    of scaled vectors is short of.
+    """
+    S[:] = 1.0
+    start = 0
+    before = np.empty_like(S)
+    for i in range(len(plain)):
+        first, last = pass_layers[i], pass_layers[i + 1]
+        before[:] = S
+        at, holds = start, fast
+        for layer in range(first, last):
+            if holds:
+                at, holds = _pack_fast(cos, sin, strides[layer], at, n, tiny_cos, tiny_scale, T[layer], S, W)
+                if P.shape[0]:
+                    P[layer, :] = 1.0  # a backward pass may span plain layers and this one
+        plain[i] = not holds
+        if plain[i]:
+            if P.shape[0] == 0:
+                return False
+            S[:] = before
+            at = start
+            for layer in range(first, last):
+                at = _pack_plain(cos, sin, strides[layer], at, n, T[layer], P[layer], S, W)
+        start = at
+    stored[:] = S
+    return True
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _pack_fast(cos, sin, p, start, n, tiny_cos, tiny_scale, T, S, W):
+    """One layer of Gᵀ = [[c, s], [−s, c]] on coordinates that carry scales S; False if those leave their range."""
+    T[:] = 0.0
+    smallest_cos, smallest = np.inf, np.inf
+    for block in range(0, n, 2 * p):
+        for a in range(block, min(block + p, n - p)):
+            b = a + p
+            c, s_a, s_b = cos[start], S[a], S[b]
+            tangent, ratio = sin[start] / c, s_b / s_a
+            T[a] = tangent * ratio
+            T[b] = -tangent / ratio
+            S[a], S[b] = s_a * c, s_b * c
+            if W.shape[0]:
+                W[start] = s_a * s_b
+            smallest_cos = min(smallest_cos, abs(c))
+            smallest = min(smallest, min(abs(S[a]), abs(S[b])))
+            start += 1
+    return start, smallest_cos >= tiny_cos and smallest >= tiny_scale
+
+
+@njit(nogil=True, cache=True)
+def _pack_plain(cos, sin, p, start, n, T, P, S, W):
+    """The same, taking the scales into the coefficients."""
+    T[:] = 0.0
+    P[:] = S
+    for block in range(0, n, 2 * p):
+        for a in range(block, min(block + p, n - p)):
+            b = a + p
+            c, s = cos[start], sin[start]
+            P[a], P[b] = c * S[a], c * S[b]
+            T[a], T[b] = s * S[b], -s * S[a]
+            if W.shape[0]:
+                W[start] = S[a] * S[b]
+            start += 1
+    S[:] = 1.0
+    return start
+
+
+@njit(nogil=True, cache=True)
+def turn(T, strides, lanes, out):
+    """T as kernels that only go up read it: inside a register, at the partner's position."""
+    for layer in range(len(strides)):
+        h = strides[layer] if strides[layer] < lanes else 0
+        for f in range(T.shape[1]):
+            out[layer, f] = T[layer, f ^ h]
+
+
+@njit(nogil=True, cache=True)
+def _collect(accumulator, strides, n, sign, W, out):
+    """Read the wedge products of first coordinates, layer by layer, into the flat gradient of the angles; False if one
+    is not finite.
+    """
+    k = 0
+    for layer in range(len(strides)):
+        p = strides[layer]
+        for block in range(0, n, 2 * p):
+            for a in range(block, min(block + p, n - p)):
+                out[k] += sign * accumulator[layer, a] * W[k]
+                k += 1
+    return _vanish(out) == 0.0
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc"})
+def _vanish(x):
+    """Σ 0·x: not zero if a number is not finite."""
+    total = 0.0
+    for value in x:
+        total += 0.0 * value
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _away(ahead, p, span, features, size):
+    """The mirror that keeps a pass's loads away from its stores, or 0.
+
+    A processor first tells loads from stores by the last 12 bits of their addresses, and a load waits for a store a few
+    blocks back that differs from it in others only. So where targets lie ``ahead`` bytes of the coefficients, blocks
+    that come before are next, and otherwise blocks that come after.
+    """
+    register = REGISTER_BYTES // size
+    period = ALIKE if p <= register else min(ALIKE, p * size)
+    if 0 < ahead % period < period // 2:
+        return (features - span) | (p - register)
+    return 0
+
+
+def _driver(family):
+    """A kernel for one family of codelets. Numba keys its disk cache by the name held in the closure.
+
+    Each pass goes through some rows before the next one does: its coefficients then stay in the nearest cache, where
+    those of all passes would not fit beside the data. In long rows those of one pass would not either, so passes
+    with small strides take one part of the rows after another.
+    """
+
+    @njit(nogil=True, cache=True)
+    def run(x, y, count, n, single, double, T, P, S, scratch):
+        size, padded, room = scratch.itemsize, scratch.shape[1], scratch.ctypes.data
+        row, whole = n * size, n == padded
+        step = row if whole else padded * size
+        local = LOCAL_BYTES // size if whole else 0
+        rows = ROWS_A_PASS if row < LOCAL_BYTES else BYTES_A_PASS // row // 2 * 2
+        block = max(2, rows) if whole else 2
+        for first in range(0, count, block):
+            stop = min(first + block, count)
+            for last in range((stop - first) % 2 + 1):  # rows two by two, then a row that is left over
+                program = single if last else double
+                begin, end = (stop - 1, stop) if last else (first, stop - (stop - first) % 2)
+                if not whole and begin < end:
+                    _load(x + begin * row, x + (begin + 1) * row, not last, n, scratch)
+                i = 0
+                while i < program.shape[0]:
+                    following, part = i + 1, n
+                    if program[i, 5] <= local:  # with this pass those after it that stay within the same part
+                        part = min(n, local)
+                        while following < program.shape[0] and program[following, 5] <= local:
+                            following += 1
+                    for at in range(0, n, part):
+                        shift = at * size
+                        for k in range(i, following):
+                            to = (y + begin * row if whole else room) + shift
+                            source = x + begin * row + shift if whole and program[k, 4] else to
+                            a, b = (source + step, to + step) if program[k, 1] == OTHER else (source, to)
+                            mirror = 0
+                            if whole and not program[k, 4]:
+                                ahead = to - shift - T - program[k, 3] * size
+                                mirror = _away(ahead, program[k, 2], program[k, 5], part, size)
+                            butterfly_pass(
+                                family, scratch, program[k, 0], (a, source + step, a, a), (b, to + step, b, b),
+                                program[k, 2], padded, T + shift, P + shift, S + shift, program[k, 3], part, mirror,
+                                (end - begin + 1) // 2, 2 * step,
+                            )  # fmt: skip
+                    i = following
+                if not whole and begin < end:
+                    _store(y + begin * row, y + (begin + 1) * row, not last, n, scratch)
+
+    return run
+
+
+def _wedge_driver(family):
+    """Walk (y, grad) back through the rotation; ``out`` gains the gradient of the angles, its ``sign`` given. False if
+    one is not finite.
+
+    S, the diagonal of Qᵀ = S·M, is what fast passes end with; W is what the wedge products are short of. The
+    accumulator (layers, padded) is room for them, scratch (ROWS_A_WEDGE, padded) for y as it is rebuilt.
+    """
+
+    @njit(nogil=True, cache=True)
+    def run(y, grad, grad_x, count, n, program, T, P, S, W, strides, sign, accumulator, scratch, out):
+        padded, row, room = scratch.shape[1], n * scratch.itemsize, scratch.ctypes.data
+        wide = padded * scratch.itemsize
+        whole = n == padded
+        block = ROWS_A_WEDGE if whole else 2
+        accumulator[:] = 0
+        for first in range(0, count, block):
+            stop = min(first + block, count)
+            for last in range((stop - first) % 2 + 1):  # rows two by two, then a row that is left over
+                begin, end = (stop - 1, stop) if last else (first, stop - (stop - first) % 2)
+                if last:  # zeros keep it company
+                    scratch[1, :] = 0
+                    scratch[3, :] = 0
+                if not whole and begin < end:
+                    _load(y + begin * row, y + (begin + 1) * row, not last, n, scratch[:2])
+                    _load(grad + begin * row, grad + (begin + 1) * row, not last, n, scratch[2:])
+                for i in range(program.shape[0]):
+                    own = (
+                        S.ctypes.data if program[i, 1] else P.ctypes.data
+                    )  # what the vectors' own numbers are times
+                    r0, r1 = room, room + wide  # y, rebuilt
+                    t0 = grad_x + begin * row if whole else room + 2 * wide
+                    t1 = (room + wide if last else t0 + row) if whole else t0 + wide
+                    y0, y1, g0, g1 = r0, r1, t0, t1
+                    if whole and program[i, 4]:
+                        y0, g0 = y + begin * row, grad + begin * row
+                        if not last:
+                            y1, g1 = y0 + row, g0 + row
+                    butterfly_pass(
+                        family, scratch, program[i, 0], (y0, g0, y1, g1), (r0, t0, r1, t1), program[i, 2], padded,
+                        T.ctypes.data, own, accumulator.ctypes.data, program[i, 3], n, 0, (end - begin + 1) // 2,
+                        2 * wide,
+                    )  # fmt: skip
+                if not whole and begin < end:
+                    _store(grad_x + begin * row, grad_x + (begin + 1) * row, not last, n, scratch[2:])
+        return _collect(accumulator, strides, n, sign, W, out)
+
+    return run
+
+
+down = _driver("down")  # Y = Qᵀ X: ``count`` rows of n numbers at addresses x, y
+up = _driver("up")  # Y = Q X
+symmetric = _driver("symmetric")  # Y = Q D Qᵀ X, with S D S in place of S
+down_wedge = _wedge_driver("down wedge")
+up_wedge = _wedge_driver("up wedge")
+
+
+@njit(nogil=True, cache=True)
+def multiply(address, count, factor, like):
+    """The ``count`` numbers at an address times a power of two."""
+    row = as_row(address, count, like)
+    for i in range(count):
+        row[i] *= factor
+
+
+@njit(nogil=True, cache=True)
+def weighted_squares(z, weights, out):
+    """out[v] = Σᵢ weights[i]·z[v, i]²."""
+    for v in range(z.shape[0]):
+        out[v] = _weighted_squares(z[v], weights)
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+def _weighted_squares(z, weights):
+    """Σ weights·z²; lanes may be summed in any order."""
+    total = z[0] * 0
+    for i in range(len(z)):
+        total += weights[i] * z[i] * z[i]
+    return total
+
+
+@njit(nogil=True, cache=True)
+def _load(s0, s1, two, n, scratch):
+    """Copy one or two rows into zero-padded scratch."""
+    scratch[0, :n] = as_row(s0, n, scratch)
+    scratch[0, n:] = 0
+    if two:
+        scratch[1, :n] = as_row(s1, n, scratch)
+        scratch[1, n:] = 0
+
+
+@njit(nogil=True, cache=True)
+def _store(d0, d1, two, n, scratch):
+    as_row(d0, n, scratch)[:] = scratch[0, :n]
+    if two:
+        as_row(d1, n, scratch)[:] = scratch[1, :n]

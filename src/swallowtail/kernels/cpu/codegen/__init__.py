@@ -1,0 +1,1 @@
+"""Emits the LLVM vector code that the CPU kernels are made of."""

@@ -1,0 +1,121 @@
+"""What the CPU kernels' LLVM codelets do: butterfly blocks held in vector registers (`simd_butterfly` emits them).
+
+Lanes run along the features. A *block* is 2^r registers of W features, ``p`` features apart, of V
+vectors at once; a codelet loads it, applies r strided stages between registers (strides p, 2p, 4p) and,
+if asked, lg W stages inside each register (strides W/2 … 1, by lane shuffles), and stores it. One source
+serves every instruction set: W follows from the widest register of the CPU that Numba compiles for.
+
+Coefficients are stored by position: stage l at feature f reads ``T[l, f]`` (and ``P[l, f]``):
+
+    fast    x[f] ← x[f] + T[l, f]·x[f ⊕ stride]            two multiply-adds a rotation
+    plain   x[f] ← P[l, f]·x[f] + T[l, f]·x[f ⊕ stride]    four
+
+The transposed step reads T at the partner's position instead. Inside a register that is a shuffle, as costly as a
+multiply-add: kernels that only go up have it done beforehand (`Shape.turned`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import llvmlite.binding as llvm
+from numba import carray, config, types
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic
+
+from swallowtail.kernels.cpu.jit import njit
+
+MAX_RADIX = 3  # strided stages a pass: 8 registers a vector, two vectors fill half of AVX-512's 32
+WEDGE_RADIX = 2  # backward: four vectors, two of y and two of grad, share each coefficient they fetch
+WEDGE_VECTORS = 4
+
+
+def _register_bytes() -> int:
+    """Width of the widest vector register Numba's target has, read off the code LLVM makes for it."""
+    probe = """define void @probe(ptr %x) {
+      %a = load <16 x float>, ptr %x
+      %b = fadd <16 x float> %a, %a
+      store <16 x float> %b, ptr %x
+      ret void }"""
+    codegen = cpu_target.target_context.codegen()
+    options = {
+        "cpu": config.CPU_NAME or llvm.get_host_cpu_name(),
+        "features": codegen._get_host_cpu_features(),
+    }
+    machine = llvm.Target.from_default_triple().create_target_machine(opt=2, **options)
+    code = machine.emit_assembly(llvm.parse_assembly(probe))
+    return 64 if "zmm" in code else 32 if "ymm" in code else 16
+
+
+REGISTER_BYTES = _register_bytes()
+
+
+def lanes(bits: int) -> int:
+    """W: how many numbers of ``bits`` bits one register holds."""
+    return REGISTER_BYTES * 8 // bits
+
+
+class Shape(NamedTuple):
+    """What a codelet does."""
+
+    vectors: int  # V
+    radix: int  # r, strided stages
+    inner: bool  # also the lg W stages inside a register
+    down: bool  # apply the stages of Qᵀ: strides falling, layers rising
+    scale: bool  # multiply by the diagonal, after down and before up
+    up: bool  # apply the transposed stages: strides rising, layers falling
+    plain: bool  # four multiply-adds a rotation instead of two
+    wedge: bool = False  # the vectors are pairs (y, grad): add their wedge products to the accumulator
+    turned: bool = False  # T is turned for going up: its shuffles inside a register are done
+
+
+def _family(
+    *actions: tuple[bool, bool, bool],
+    forms: tuple[tuple[int, bool], ...] = ((1, False), (2, False), (1, True)),
+    wedge: bool = False,
+    turned: bool = False,
+) -> tuple[Shape, ...]:
+    """Every shape that passes with these (down, scale, up) actions and (vectors, plain) forms may need: each is
+    compiled.
+    """
+    most = WEDGE_RADIX if wedge else MAX_RADIX
+    sizes = [(radix, True) for radix in range(most + 1)] + [(radix, False) for radix in range(1, most + 1)]
+    return tuple(
+        Shape(vectors, radix, inner, down, scale, up, plain, wedge, turned)
+        for vectors, plain in forms
+        for radix, inner in sizes
+        for down, scale, up in actions
+        # The diagonal lies between the smallest strides of down and up; a plain pass has no scales left.
+        if not scale or (inner and (not plain or (down and up)))
+    )
+
+
+# A kernel compiles one family; a pass names its shape by its place in it.
+FAMILIES = {
+    "down": _family((True, False, False), (True, True, False)),
+    "up": _family((False, False, True), (False, True, True), turned=True),
+    "symmetric": _family((True, False, False), (True, True, True), (False, False, True)),
+    "down wedge": _family(
+        (True, False, False),
+        (True, True, False),
+        forms=((WEDGE_VECTORS, False), (WEDGE_VECTORS, True)),
+        wedge=True,
+    ),
+    "up wedge": _family((False, False, True), forms=((WEDGE_VECTORS, True),), wedge=True),
+}
+
+
+@intrinsic
+def _pointer(typingctx, address, like):
+    pointer = types.CPointer(like.dtype)
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return builder.inttoptr(values[0], context.get_value_type(pointer))
+
+    return pointer(types.int64, like), generate
+
+
+@njit(nogil=True, cache=True, inline="always")
+def as_row(address, n, like):
+    """The n numbers at an address, as an array of the dtype of ``like``."""
+    return carray(_pointer(address, like), n)

@@ -1,0 +1,223 @@
+"""What the CPU kernels read: coefficients of Qᵀ = S·M, made from angles once and kept while those last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+
+from swallowtail.kernels.cpu import butterfly as cpu_butterfly
+from swallowtail.kernels.cpu import pairs as cpu_pairs
+from swallowtail.kernels.cpu.codegen import rows as simd_rows
+from swallowtail.kernels.cpu.codegen import shapes as simd
+from swallowtail.kernels.cpu.plan import Plan, make_plan
+from swallowtail.wiring import Butterfly, Pairs, Wiring, pairs_at_stride
+
+# (smallest cosine, smallest running scale) of a fast rotation. A right angle is plain in both dtypes, and so exact.
+_RANGE = {torch.float32: (2.0**-24, 2.0**-48), torch.float64: (2.0**-53, 2.0**-400)}
+SPARE_BYTES = 2**20  # of room that is kept for the next call; more would not stay in a cache
+_NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
+_TORCH = {np.dtype(number): dtype for dtype, number in _NUMPY.items()}
+
+
+def aligned(shape: tuple[int, ...], number: Any) -> np.ndarray:
+    """An uninitialised array on a cache line, as torch makes them; NumPy's need not start on one, and a vector load
+    that straddles two lines counts as two.
+    """
+    return torch.empty(shape, dtype=_TORCH[np.dtype(number)]).numpy()
+
+
+def tile(n: int, number: np.dtype, count: int = 1) -> np.ndarray:
+    """Room for n features of a few registers of vectors, ``count`` in all; zeros where those do not fill the last
+    one: lanes past the end are computed too and must not meet slow or trapping numbers.
+    """
+    out = aligned((n, simd_rows.ROW_REGISTERS * simd.lanes(number.itemsize * 8)), number)
+    if count % out.shape[1]:
+        out[:] = 0
+    return out
+
+
+class Spare:
+    """Room for a kernel's own use that calls lend and give back: what an earlier one has left is still in the cache.
+    Several threads may ask.
+    """
+
+    def __init__(self, make: Callable[[], np.ndarray]) -> None:
+        self._make, self._left = make, list[np.ndarray]()
+
+    def lend(self) -> np.ndarray:
+        try:
+            return self._left.pop()
+        except IndexError:
+            return self._make()
+
+    def give_back(self, room: np.ndarray) -> None:
+        if room.nbytes <= SPARE_BYTES:
+            self._left.append(room)
+
+
+def in_arithmetic(x: torch.Tensor) -> torch.Tensor:
+    """Half precision is for storage only."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coefficients:
+    """What the kernels read for one rotation, Qᵀ = S·M (see `cpu_butterfly`), and for one diagonal."""
+
+    T: np.ndarray
+    P: np.ndarray
+    plain: np.ndarray  # for each pass, or for each rotation of Pairs
+    scale: np.ndarray  # S in float64
+    scale_stored: np.ndarray  # S in the kernel's dtype
+    scaled: bool  # whether S differs from 1
+    diagonal: np.ndarray | None = None  # S D S, divided by `factor`
+    factor: float = 1.0  # a power of two
+    wedge: np.ndarray | None = None  # for each rotation, the scales of its two coordinates multiplied
+    # Kernels that have all this at hand. They must not hold this object: in a circle it would outlive its use.
+    bound: dict[Any, Any] = field(default_factory=dict)
+
+
+Prepared = tuple[Coefficients, ...]  # one for each of the B rotations
+
+
+def prepare(
+    wiring: Wiring,
+    angles: torch.Tensor,
+    eigenvalues: torch.Tensor | None = None,
+    *,
+    fast: bool = True,
+    rotation: Prepared | None = None,
+    training: bool = False,
+) -> Prepared:
+    """Coefficients of the rotations (and of the diagonals), good as long as the angles do not change.
+
+    Args:
+        wiring: who meets whom.
+        angles: shape (B, K), float32 or float64; the kernels will work in this dtype.
+        eigenvalues: shape (B, n), if Q D Qᵀ is wanted.
+        fast: two multiply-adds a rotation where the range of the scales allows it.
+        rotation: the result of an earlier call with the same angles, to add eigenvalues to.
+        training: a backward pass will read them too.
+    """
+    original = angles
+    if rotation is None:
+        wiring, angles, _ = forward_form(wiring, angles)
+        theta = angles.detach().to("cpu", torch.float64)
+        cos, sin = torch.cos(theta).numpy(), torch.sin(theta).numpy()
+        pack: Any = _pack_butterfly if isinstance(wiring, Butterfly) else _pack_pairs
+        rotation = tuple(
+            pack(wiring, angles.dtype, c, s, fast, training) for c, s in zip(cos, sin, strict=True)
+        )
+    if eigenvalues is None:
+        return rotation
+    d = eigenvalues.detach().to("cpu", torch.float64).numpy()
+    prepared = tuple(_with_diagonal(c, row) for c, row in zip(rotation, d, strict=True))
+    if fast and not all(_holds(c, row) for c, row in zip(prepared, d, strict=True)):
+        return prepare(wiring, original, eigenvalues, fast=False)
+    return prepared
+
+
+def multiply_adds(wiring: Wiring, prepared: Prepared, form: str = "rotate") -> int:
+    """Multiply-adds of one vector in the kernel that runs: form "rotate", "symmetric" or "quadratic"."""
+    c = prepared[0]
+    if isinstance(wiring, Butterfly):
+        plan = plan_of(wiring, c.T.dtype)
+        in_layer = [pairs_at_stride(wiring.n, p) for p in plan.strides.tolist()]
+        sizes = np.array([sum(in_layer[a:b]) for a, b in pairwise(plan.bounds)])
+    else:
+        sizes = np.ones(wiring.n_rotations, np.int64)
+    steps = int((sizes * np.where(c.plain, 4, 2)).sum())
+    if form == "symmetric" and isinstance(wiring, Butterfly) and wiring.reverse:
+        return 2 * (steps + wiring.n * c.scaled) + wiring.n  # two kernels, and D between them
+    if form == "symmetric":
+        return 2 * steps + wiring.n * (2 if c.factor != 1.0 else 1)
+    return steps + (2 * wiring.n if form == "quadratic" else wiring.n * c.scaled)
+
+
+def forward_form(wiring: Wiring, angles: torch.Tensor) -> tuple[Wiring, torch.Tensor, bool]:
+    """A reversed butterfly is the transpose of a plain one; the kernels know only the plain one."""
+    if isinstance(wiring, Butterfly) and wiring.reverse:
+        order = torch.from_numpy(wiring.transpose_order).to(angles.device)
+        return wiring.T, -angles[:, order], True
+    return wiring, angles, False
+
+
+def plan_of(wiring: Butterfly, dtype: np.dtype | type, backward: bool = False) -> Plan:
+    """The passes for this machine's registers."""
+    radix = simd.WEDGE_RADIX if backward else simd.MAX_RADIX
+    return make_plan(wiring.n, wiring.depth, simd.lanes(np.dtype(dtype).itemsize * 8), radix)
+
+
+def _pack_butterfly(
+    wiring: Butterfly, dtype: torch.dtype, cos: np.ndarray, sin: np.ndarray, fast: bool, training: bool
+) -> Coefficients:
+    number = _NUMPY[dtype]
+    plan = plan_of(wiring, number)
+    shape = (len(plan.strides), plan.padded)
+    # One allocation for what is always needed: each costs as much as a thousand rotations.
+    size = shape[0] * shape[1]
+    room = aligned((size + shape[1] + (len(cos) if training else 0),), number)
+    T, stored, wedge = room[:size].reshape(shape), room[size : size + shape[1]], room[size + shape[1] :]
+    scale, plain = np.empty(plan.padded), np.empty(len(plan.passes), np.bool_)
+    # Most rotations need no plain pass and so no P: try without, and allocate it if one turns up.
+    for rows in (0, shape[0]) if fast else (shape[0],):
+        P = aligned((rows, plan.padded), number)
+        if cpu_butterfly.pack(
+            cos,
+            sin,
+            plan.strides,
+            plan.bounds,
+            wiring.n,
+            fast,
+            *_RANGE[dtype],
+            T,
+            P,
+            scale,
+            stored,
+            wedge,
+            plain,
+        ):
+            break
+    return Coefficients(T, P, plain, scale, stored, not plain[-1], wedge=wedge if training else None)
+
+
+def _pack_pairs(
+    wiring: Pairs, dtype: torch.dtype, cos: np.ndarray, sin: np.ndarray, fast: bool, training: bool
+) -> Coefficients:
+    number = _NUMPY[dtype]
+    T, P = np.empty((wiring.n_rotations, 2), number), np.empty((wiring.n_rotations, 2), number)
+    scale, plain = np.empty(wiring.n), np.zeros(wiring.n_rotations, np.bool_)
+    cpu_pairs.pack(cos, sin, wiring.pairs, fast, *_RANGE[dtype], T, P, scale, plain)
+    return Coefficients(T, P, plain, scale, _stored(scale, number), bool(fast and (scale != 1).any()))
+
+
+def _stored(values: np.ndarray, number: Any) -> np.ndarray:
+    out = aligned(values.shape, number)
+    out[:] = values
+    return out
+
+
+def _with_diagonal(c: Coefficients, eigenvalues: np.ndarray) -> Coefficients:
+    """S D S; divided by a power of two where float32 could not hold it to full precision."""
+    number = c.T.dtype
+    diagonal = np.ones(len(c.scale))
+    diagonal[: len(eigenvalues)] = eigenvalues
+    largest, smallest = np.abs(eigenvalues).max(), np.abs(c.scale).min()
+    factor = 1.0
+    if number == np.float32 and 0 < largest * smallest**2 < 2.0**-100:
+        factor = 2.0 ** np.floor(np.log2(largest))
+    stored = _stored(diagonal / factor * c.scale**2, number)
+    return replace(c, diagonal=stored, factor=factor, bound={})
+
+
+def _holds(c: Coefficients, eigenvalues: np.ndarray) -> bool:
+    """Whether S D S is a normal number wherever D is one: small eigenvalues, too, keep their precision."""
+    assert c.diagonal is not None
+    smallest = np.finfo(c.T.dtype).tiny
+    normal = np.abs(eigenvalues) / c.factor >= smallest
+    return bool((np.abs(c.diagonal[: len(eigenvalues)])[normal] >= smallest).all())

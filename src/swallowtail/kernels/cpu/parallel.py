@@ -1,0 +1,62 @@
+"""A butterfly's rows on several threads without Python in between: see `_openmp`."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numba import carray, types
+
+from swallowtail.kernels.cpu import openmp as _openmp
+from swallowtail.kernels.cpu.butterfly import down, symmetric, up
+from swallowtail.kernels.cpu.codegen.shapes import as_row
+from swallowtail.kernels.cpu.jit import cfunc
+from swallowtail.kernels.cpu.openmp import take
+
+KERNELS: dict[str, Any] = {"down": down, "up": up, "symmetric": symmetric}
+NUMBERS = 14  # of a job
+STEPS = 6  # numbers of a row of a program
+
+
+@lru_cache(maxsize=16)
+def _work(family: str, number: type) -> Any:
+    """The C function for one family and dtype: takes pieces of the rows of a job until none is left."""
+    # A kernel held in the closure would be another in every process, and the code never be found on disk again.
+    going_down, going_up = family == "down", family == "up"
+
+    def work(job):
+        _, pieces, x, y, count, n, padded, single, n_single, double, n_double, T, P, S = carray(job, NUMBERS)
+        like = carray(job, NUMBERS)
+        one = as_row(single, n_single * STEPS, like).reshape(n_single, STEPS)
+        two = as_row(double, n_double * STEPS, like).reshape(n_double, STEPS)
+        scratch = np.empty((0 if n == padded else 2, padded), number)
+        row, pairs = n * scratch.itemsize, (count + 1) // 2  # kernels take rows two by two
+        piece = take(job)
+        while piece < pieces:
+            start, stop = 2 * (pairs * piece // pieces), min(count, 2 * (pairs * (piece + 1) // pieces))
+            a, b, rows = x + start * row, y + start * row, stop - start
+            if going_down:
+                down(a, b, rows, n, one, two, T, P, S, scratch)
+            elif going_up:
+                up(a, b, rows, n, one, two, T, P, S, scratch)
+            else:
+                symmetric(a, b, rows, n, one, two, T, P, S, scratch)
+            piece = take(job)
+
+    return cfunc(types.void(types.CPointer(types.int64)), work)
+
+
+def run(
+    family: str, number: np.dtype, threads: int, pieces: int, x: int, y: int, count: int, n: int, padded: int,
+    single: np.ndarray, double: np.ndarray, T: int, P: int, S: int,
+) -> None:  # fmt: skip
+    """``count`` rows of n numbers at addresses x, y, as `cpu_butterfly` does them, in so many pieces."""
+    job = np.array(
+        [
+            0, pieces, x, y, count, n, padded, single.ctypes.data, len(single), double.ctypes.data, len(double),
+            T, P, S,
+        ],
+        np.int64,
+    )  # fmt: skip
+    _openmp.on_threads(_work(family, number.type).address, job, threads)

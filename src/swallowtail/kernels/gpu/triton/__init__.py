@@ -1,0 +1,1 @@
+"""Triton kernels; they also run in Triton's interpreter."""

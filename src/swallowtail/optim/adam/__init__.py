@@ -1,0 +1,5 @@
+"""Adam in rotated bases."""
+
+from swallowtail.optim.adam.optimizer import GivensAdam
+
+__all__ = ["GivensAdam"]

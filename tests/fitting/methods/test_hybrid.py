@@ -1,0 +1,83 @@
+"""Rotations with rank-one terms: what they reach, what they cost, what is refused."""
+
+import numpy as np
+import pytest
+
+from swallowtail import error_angle, fit_symmetric, random_symmetric
+from swallowtail.fitting.core.product import Stop
+from swallowtail.fitting.methods.hybrid import fit_hybrid
+from swallowtail.operators import HybridOperator, SymmetricOperator
+
+
+def dense(fit):
+    D = SymmetricOperator(_rotation(fit.rotations), fit.rotations.eigenvalues).to_dense().numpy()
+    return D + (fit.basis * fit.weights) @ fit.basis.T
+
+
+def _rotation(fit):
+    from swallowtail import Rotation
+
+    return Rotation(fit.wiring, fit.angles)
+
+
+def test_history_ends_at_the_error_of_the_result():
+    H = random_symmetric(24, 3, 1)
+    fit = fit_hybrid(H, 60, rank=2)
+    error = np.linalg.norm(H - dense(fit)) / np.linalg.norm(H)
+    assert fit.history[-1][2] == pytest.approx(error**2, rel=1e-9)
+    assert len(fit.rotations.angles) <= 60 - 2 * 12
+
+
+def test_a_sum_of_both_kinds_is_found():
+    """A few rotations of a diagonal and one strong direction: neither form alone has it."""
+    generator = np.random.default_rng(3)
+    u = generator.standard_normal(16)
+    H = np.diag(generator.uniform(1.0, 2.0, 16)) + 5.0 * np.outer(u, u) / (u @ u)
+    fit = fit_hybrid(H, 16, rank=1)
+    assert np.linalg.norm(H - dense(fit)) < 1e-2 * np.linalg.norm(H)
+
+
+def test_few_strong_directions_are_met_better_than_by_rotations_alone_at_the_same_work():
+    H = random_symmetric(64, 5, 12)
+    hybrid, pairs = fit_symmetric(H, method="hybrid"), fit_symmetric(H, method="pairs")
+    assert isinstance(hybrid.operator, HybridOperator)
+    assert hybrid.operator.multiply_adds <= pairs.operator.multiply_adds
+    assert error_angle(H, hybrid.operator) < error_angle(H, pairs.operator) - 1.0
+    assert "hybrid" in str(hybrid)
+    assert hybrid.floats == hybrid.operator.rotation.n_rotations + 64 + 65 * hybrid.operator.rank
+
+
+def test_rotations_alone_are_kept_where_terms_do_not_pay():
+    result = fit_symmetric(random_symmetric(32, 16, 4), method="hybrid")
+    assert result.method == "pairs"
+    assert isinstance(result.operator, SymmetricOperator)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_units_do_not_matter(scale):
+    H = random_symmetric(16, 2, 0)
+    fit = fit_hybrid(H * scale, 24, rank=1)
+    assert fit.history[-1][2] == pytest.approx(fit_hybrid(H, 24, rank=1).history[-1][2], rel=0.05)
+
+
+def test_interrupted_it_keeps_the_best_so_far():
+    calls = []
+
+    def callback(stage, n_rotations, objective):
+        calls.append(stage)
+        if len(calls) > 3:
+            raise Stop
+
+    fit = fit_hybrid(random_symmetric(32, 4, 0), 80, callback=callback)
+    assert len(calls) < 10
+    assert fit.history[-1][2] < 1.0
+
+
+def test_what_makes_no_sense_is_refused():
+    H = random_symmetric(8, 2, 0)
+    with pytest.raises(ValueError, match="rank: expected at most 3"):
+        fit_hybrid(H, 12, rank=4)
+    with pytest.raises(ValueError, match="method='hybrid': expected the entries"):
+        fit_symmetric(lambda X: H @ X, 8, method="hybrid", max_products=4)
+    with pytest.raises(ValueError, match="method='hybrid': expected the entries"):
+        fit_symmetric(H, method="hybrid", target="inverse")

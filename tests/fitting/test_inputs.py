@@ -1,0 +1,172 @@
+"""What a fit can start from, in one form."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from scipy.sparse.linalg import aslinearoperator
+
+import swallowtail as st
+from swallowtail.fitting import inputs as interfaces
+from swallowtail.fitting.inputs import as_problem, symmetric_matrix, warn_asymmetry
+
+H = np.array([[2.0, 1.0, 0.0], [1.0, 3.0, -1.0], [0.0, -1.0, 1.0]])
+
+
+def problem(source, n=None, symmetrize=False, max_products=None):
+    return as_problem(source, n, symmetrize, max_products)
+
+
+@pytest.mark.parametrize(
+    ("source", "dtype"),
+    [
+        (H, torch.float64),
+        (H.tolist(), torch.float64),
+        (H.astype(np.float32), torch.float32),
+        (H.astype(np.int64), torch.float64),
+        (H.astype(">f8"), torch.float64),
+        (H[::-1, ::-1][::-1, ::-1], torch.float64),
+        (torch.from_numpy(H).bfloat16(), torch.bfloat16),
+        (torch.from_numpy(H).to(torch.int32), torch.float64),
+        (sp.csr_array(H), torch.float64),
+        (sp.dok_array(H), torch.float64),
+    ],
+)
+def test_entries(source, dtype):
+    found = problem(source)
+    np.testing.assert_array_equal(found.dense, H)
+    assert found.dense.dtype == np.float64
+    assert found.dense.flags.c_contiguous
+    assert (found.n, found.dtype, found.n_products) == (3, dtype, 0)
+    assert found.product is found.pairs is None
+    assert (found.sparse is not None) == sp.issparse(source)
+
+
+def test_the_callers_numbers_are_left_alone():
+    A = H.copy()
+    problem(A).dense[0, 0] = 99.0
+    np.testing.assert_array_equal(A, H)
+    A[0, 1] += 0.5
+    problem(A, symmetrize=True)
+    assert A[0, 1] == 1.5
+
+
+@pytest.mark.parametrize("source", [aslinearoperator(H), st.fit_symmetric(H).operator, lambda X: H @ X])
+def test_products_few_and_many(source):
+    n = None if hasattr(source, "shape") else 3
+    exact = source(np.eye(3)) if n else source @ np.eye(3)
+    few = problem(source, n, max_products=2)
+    np.testing.assert_allclose(few.product(np.eye(3)), exact, atol=1e-12)
+    assert few.dense is None
+    all_of_it = problem(source, n, max_products=3)
+    np.testing.assert_allclose(all_of_it.dense, exact, atol=1e-12)
+    assert all_of_it.product is None
+    assert all_of_it.n_products == 3
+
+
+def test_large_operators_are_not_read_off():
+    calls = []
+
+    def product(X):
+        calls.append(X.shape)
+        return X
+
+    assert problem(product, 2000).product is not None
+    assert calls == []
+    assert problem(product, 1000).n_products == 1000
+
+
+def test_operators_in_torch_are_given_tensors_of_their_dtype():
+    seen = []
+
+    class Foreign:
+        shape, dtype, device = (3, 3), torch.float32, torch.device("cpu")
+
+        def __matmul__(self, X):
+            seen.append((type(X), X.dtype))
+            return torch.from_numpy(H).float() @ X
+
+    found = problem(Foreign())
+    assert seen == [(torch.Tensor, torch.float32)]
+    assert found.dtype == torch.float32
+    np.testing.assert_array_equal(found.dense, H)
+
+
+def test_pairs():
+    X = np.random.default_rng(0).standard_normal((3, 7))
+    for pairs in ((X, H @ X), [X, H @ X], (torch.from_numpy(X), torch.from_numpy(H @ X))):
+        found = problem(pairs)
+        assert found.n == 3
+        np.testing.assert_array_equal(found.pairs[0], X)
+        assert found.dense is found.product is None
+    assert problem((X.astype(np.float32), X.astype(np.float32))).dtype == torch.float32
+
+
+def test_two_rows_as_a_list_are_a_matrix():
+    np.testing.assert_array_equal(problem([[2.0, 1.0], [1.0, 2.0]]).dense, [[2.0, 1.0], [1.0, 2.0]])
+
+
+@pytest.mark.parametrize("source", [H, sp.csr_array(H), aslinearoperator(H), (H, H)])
+def test_n_must_agree(source):
+    problem(source, 3)
+    with pytest.raises(ValueError, match=r"n: expected 3.*got 4; leave it out"):
+        problem(source, 4)
+
+
+def test_symmetric_within_rounding_only():
+    A = H.copy()
+    A[0, 1] += 1e-15
+    np.testing.assert_array_equal(symmetric_matrix(A, 2.2e-16, False), ((A + A.T) / 2))
+    A[0, 1] += 1e-9
+    with pytest.raises(ValueError, match=r"entries 1e-09 apart.*largest entry 3"):
+        symmetric_matrix(A, 2.2e-16, False)
+    symmetric_matrix(A, 1.2e-7, False)
+    symmetric_matrix(A, 2.2e-16, True)
+
+
+def test_large_sparse(monkeypatch):
+    monkeypatch.setattr(interfaces, "DENSE_SPARSE", 2)
+    found = problem(sp.csr_array(H))
+    assert found.dense is None
+    np.testing.assert_array_equal(found.product(np.eye(3)), H)
+    A = H.copy()
+    A[0, 1] = 5.0
+    with pytest.raises(ValueError, match=r"4 apart.*symmetrize=True"):
+        problem(sp.csr_array(A))
+    np.testing.assert_array_equal(problem(sp.csr_array(A), symmetrize=True).product(np.eye(3)), (A + A.T) / 2)
+
+
+def test_products_of_the_wrong_size():
+    with pytest.raises(ValueError, match=r"expected products of shape \(4, 4\).*got \(3, 4\)"):
+        problem(lambda X: X[:3], 4)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
+def test_asymmetry_of_products_is_said(scale):
+    A = np.triu(H) * scale
+    with pytest.warns(UserWarning, match=r"antisymmetric part 0\.\d+ of the whole"):
+        found = problem(lambda X: A @ X, 3)
+    np.testing.assert_array_equal(found.dense, (A + A.T) / 2)
+    warn_asymmetry(1e-9)
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc], ids=str)
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_sparse_tensors(layout):
+    found = problem(torch.from_numpy(H).float().to_sparse(layout=layout))
+    assert np.array_equal(found.dense, H)
+    assert found.sparse.nnz == 7
+    assert found.dtype == torch.float32
+
+
+def test_sparse_matrices_keep_their_dtype_and_its_rounding():
+    nearly = H.astype(np.float32)
+    nearly[0, 1] *= 1 + 2**-23
+    assert problem(sp.csr_array(nearly)).dtype == torch.float32
+    with pytest.raises(ValueError, match="symmetric"):
+        problem(sp.csr_array(nearly.astype(np.float64)))
+
+
+def test_pairs_in_rows_get_a_hint():
+    with pytest.warns(UserWarning, match="in columns: try X.T"):
+        warn_asymmetry(0.5)

@@ -1,0 +1,288 @@
+"""GivensAdam's Triton kernels against the same step made of separate operations, and the Jacobi pass against a loop.
+
+On the GPU where there is one, else in Triton's interpreter (`interpreter.py`).
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from types import SimpleNamespace
+
+import pytest
+import torch
+from interpreter import DEVICE, INTERPRETED, RUNS_HERE, needs_kernels, only_without_kernels, run_interpreted
+
+pytest.importorskip("triton", reason="the GPU back end needs Triton")
+
+from swallowtail.kernels import use_backend
+from swallowtail.optim import GivensAdam
+from swallowtail.optim.adam import bases as _two_sided
+from swallowtail.optim.adam import optimizer as adam
+from swallowtail.optim.basis import jacobi_pass
+from swallowtail.wiring import Butterfly
+
+
+@only_without_kernels
+def test_in_the_interpreter():
+    run_interpreted(__file__)
+
+
+def trained(backend: str, dtype: torch.dtype, shapes: list[tuple[int, ...]], steps: int, **options: object):
+    """Parameters after some steps of GivensAdam on given gradients, and how many steps were fused."""
+    generator = torch.Generator().manual_seed(0)
+    params = [torch.nn.Parameter(torch.randn(s, generator=generator).to(DEVICE, dtype)) for s in shapes]
+    with use_backend(backend):
+        optimizer = GivensAdam(params, 1e-2, **{"wiring": "butterfly", **options})
+        for _ in range(steps):
+            for p in params:
+                p.grad = torch.randn(p.shape, generator=generator).to(DEVICE, dtype)
+            optimizer.step()
+    fused = sum(bases.fused is not None for bases in optimizer._updates._bases.values())
+    return params, fused
+
+
+@needs_kernels
+@pytest.mark.parametrize("depth", [1, 2])
+def test_fused_step_is_the_step(depth, monkeypatch):
+    monkeypatch.setattr(_two_sided, "FUSED_FROM", 1)
+    shapes = [(13, 8), (7,), (3, 2, 2, 2)]
+    options = {"depth": depth, "refresh": 3, "weight_decay": 0.1, "maximize": depth == 1}
+    ours, fused = trained("gpu", torch.float32, shapes, 4, **options)
+    theirs, none_fused = trained("reference", torch.float64, shapes, 4, **options)
+    assert (fused, none_fused) == (2, 0)
+    for p, q in zip(ours, theirs, strict=True):
+        assert torch.allclose(p.double(), q, atol=2e-5)
+
+
+@needs_kernels
+def test_fused_step_of_half_precision_parameters(monkeypatch):
+    monkeypatch.setattr(_two_sided, "FUSED_FROM", 1)
+    (p,), fused = trained("gpu", torch.bfloat16, [(12, 10)], 2)
+    (q,), _ = trained("reference", torch.bfloat16, [(12, 10)], 2)
+    assert fused == 1
+    assert p.dtype == torch.bfloat16
+    assert torch.allclose(p.float(), q.float(), rtol=2**-7, atol=1e-3)
+
+
+@needs_kernels
+def test_jacobi_pass():
+    n = 13
+    wiring = Butterfly(n, 2)
+    samples = torch.randn(2, n, 11, generator=torch.Generator().manual_seed(n)).to(DEVICE)
+    samples[0, 3], samples[1, 2], samples[1, 9:] = 0, -samples[1, 5], 0  # nothing, equals, nothing in many
+    with use_backend("gpu"):
+        angles, turned = jacobi_pass(samples, wiring)
+    with use_backend("reference"):
+        expected, expected_turned = jacobi_pass(samples.double(), wiring)
+    assert torch.allclose(turned.double(), expected_turned, atol=1e-4)
+    assert torch.allclose(angles.double().cos() ** 2, expected.cos() ** 2, atol=1e-4)
+
+
+@needs_kernels
+def test_pairs_are_others_after_each_fit():
+    options = {"wiring": "pairs", "max_side": 16, "refresh": 2}  # on the right alone
+    (p,), _ = trained("gpu", torch.float32, [(20, 8)], 5, **options)
+    (q,), _ = trained("reference", torch.float64, [(20, 8)], 5, **options)
+    assert torch.allclose(p.double(), q, atol=2e-5)
+
+
+# One matrix with kernels of its own, two that are stacked, vectors. The interpreter takes seconds for a step.
+SHAPES = [(4, 3), (5,), (2, 2), (2, 2)] if INTERPRETED else [(24, 16), (9,), (5, 6), (5, 6), (3, 2, 2, 2)]
+LARGE = 12 if INTERPRETED else 300  # entries of the first
+
+
+def train(
+    optimizer: GivensAdam,
+    draws: torch.Generator,
+    steps: int,
+    kept: list[torch.Tensor] | None = None,
+    bad: tuple = (),
+) -> None:
+    """Some steps on gradients that stay at their addresses, or are new ones, ``kept``; NaN in the steps ``bad``."""
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    for step in range(steps):
+        for p in params:
+            value = torch.randn(p.shape, generator=draws, dtype=torch.float64).to(DEVICE, p.dtype)
+            if p.grad is None or kept is not None:
+                p.grad = torch.empty_like(p)
+            if kept is not None:
+                kept.append(p.grad)  # so that the next ones lie elsewhere
+            p.grad.copy_(value)
+        if step in bad:
+            params[1].grad[3] = float("nan")
+        optimizer.step()
+
+
+@pytest.fixture
+def pair(monkeypatch):
+    """Makes the same optimiser on the same parameters twice: with steps launched ahead, and one by one.
+
+    The interpreter computes on the CPU, where nothing is pinned, awaited or recorded.
+    """
+    monkeypatch.setattr(_two_sided, "FUSED_FROM", LARGE)
+    if INTERPRETED:
+        monkeypatch.setattr(torch.cuda, "Event", lambda: SimpleNamespace(record=bool, synchronize=bool))
+        monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
+
+    def make(dtype: torch.dtype = torch.float32, **options: object) -> tuple[GivensAdam, GivensAdam]:
+        draws = torch.Generator().manual_seed(1)
+        values = [torch.randn(s, generator=draws).to(DEVICE, dtype) for s in SHAPES]
+        if values[-1].ndim == 4:
+            values[-1] = values[-1].to(memory_format=torch.channels_last)
+        options = {"wiring": "butterfly", "refresh": 3, **options}
+        ahead, plain = (
+            GivensAdam([{"params": params[:3]}, {"params": params[3:], "lr": 2e-2}], 1e-2, **options)
+            for params in ([torch.nn.Parameter(v.clone()) for v in values] for _ in range(2))
+        )
+        monkeypatch.setattr(plain, "_places", lambda params: None)
+        if INTERPRETED:
+
+            def known(params: list[torch.Tensor]) -> tuple | None:
+                return tuple(map(id, params)) if all(p in ahead.state for p in params) else None
+
+            monkeypatch.setattr(ahead, "_places", known)
+            monkeypatch.setattr(ahead, "_replay", lambda key, run: run())
+        return ahead, plain
+
+    if INTERPRETED:
+        with use_backend("gpu"):
+            yield make
+    else:
+        yield make
+
+
+def recordings(optimizer: GivensAdam) -> int:
+    return len(optimizer._replay._recorded)
+
+
+def same(one: GivensAdam, other: GivensAdam) -> bool:
+    groups = zip(one.param_groups, other.param_groups, strict=True)
+    return all(
+        torch.equal(p, q)
+        and all(torch.equal(one.state[p][name], other.state[q][name]) for name in one.state[p])
+        for a, b in groups
+        for p, q in zip(a["params"], b["params"], strict=True)
+    )
+
+
+on_a_gpu = pytest.mark.skipif(
+    INTERPRETED or not RUNS_HERE,
+    reason="needs a GPU: takes minutes in the interpreter, which records nothing",
+)
+
+
+@on_a_gpu
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"weight_decay": 0.1},
+        {"maximize": True, "statistics": "covariance"},
+        {"dtype": torch.bfloat16, "foreach": False},
+        {"dtype": torch.float64, "depth": 1},
+    ],
+    ids=lambda options: " ".join(options),
+)
+def test_steps_launched_ahead_are_the_steps(options, pair):
+    ahead, plain = pair(**options)
+    for optimizer in (ahead, plain):
+        draws = torch.Generator().manual_seed(2)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+        for _ in range(4):
+            train(optimizer, draws, 3)
+            schedule.step()
+    assert same(ahead, plain)
+    assert recordings(plain) == 0
+    assert recordings(ahead) == 2  # a step and a step with a fit
+
+
+@needs_kernels
+@pytest.mark.parametrize(
+    "bad", [(4, 5)] if INTERPRETED else [(6,), (7,), (8,), (9,), (7, 8), (7, 9), (8, 9)], ids=str
+)
+@pytest.mark.filterwarnings("ignore:some gradient")
+def test_steps_after_bad_gradients(bad, pair):
+    """Fits come with every third step that counts: some of these are next to one, some would have been one."""
+    ahead, plain = pair()
+    for optimizer in (ahead, plain):
+        train(optimizer, torch.Generator().manual_seed(5), 8 if INTERPRETED else 14, bad=bad)
+        optimizer.state_dict()
+    assert same(ahead, plain)
+
+
+@needs_kernels
+def test_a_bad_gradient_leaves_everything_as_it_was(pair):
+    optimizer, _ = pair()
+    draws = torch.Generator().manual_seed(3)
+    train(optimizer, draws, 4)
+    before = copy.deepcopy(optimizer.state_dict()["state"])
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    values = [p.detach().clone() for p in params]
+    train(optimizer, draws, 1, bad=(0,))
+    with pytest.warns(RuntimeWarning, match="skipped"):
+        after = optimizer.state_dict()["state"]
+    assert all(map(torch.equal, values, params))
+    for index, state in after.items():
+        assert all(torch.equal(value, before[index][name]) for name, value in state.items())
+
+
+@needs_kernels
+def test_a_parameter_that_would_overflow_stays(pair):
+    optimizer, _ = pair()
+    train(optimizer, torch.Generator().manual_seed(6), 4)
+    (p, *_) = optimizer.param_groups[0]["params"]
+    before = p.detach().clone()
+    optimizer.param_groups[0]["lr"] = 1e38
+    optimizer.step()
+    with pytest.warns(RuntimeWarning, match="some parameter"):
+        optimizer.state_dict()
+    assert torch.equal(p, before)
+
+
+@needs_kernels
+def test_counters_are_right_when_warnings_are_errors(pair):
+    optimizer, _ = pair()
+    draws = torch.Generator().manual_seed(7)
+    train(optimizer, draws, 4)
+    train(optimizer, draws, 1, bad=(0,))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning):
+            optimizer.state_dict()
+    assert all(state["step"] == 4 for state in optimizer.state_dict()["state"].values())
+
+
+@on_a_gpu
+def test_what_steps_read_may_change(pair):
+    """Loaded state, and tensors that are stacked otherwise for a while, are not read where the old ones were."""
+    ahead, plain = pair()
+    for optimizer in (ahead, plain):
+        draws = torch.Generator().manual_seed(4)
+        train(optimizer, draws, 8)
+        optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+        train(optimizer, draws, 5)
+        lone = optimizer.param_groups[0]["params"][2]
+        gradient, lone.grad = lone.grad, None
+        for _ in range(4):
+            optimizer.step()  # its twin goes alone
+        lone.grad = gradient
+        train(optimizer, draws, 8)
+    assert same(ahead, plain)
+
+
+@on_a_gpu
+def test_gradients_at_new_addresses_are_not_recorded(pair):
+    ahead, plain = pair()
+    for optimizer in (ahead, plain):
+        train(optimizer, torch.Generator().manual_seed(8), 12, kept=[])
+    assert same(ahead, plain)
+    assert recordings(ahead) == 0
+
+
+@needs_kernels
+def test_large_models_are_not_recorded(pair, monkeypatch):
+    optimizer, _ = pair()
+    monkeypatch.setattr(adam, "RECORDED_UP_TO", 1)
+    monkeypatch.setattr(optimizer, "_replay", None)
+    train(optimizer, torch.Generator().manual_seed(9), 3)
+    assert all(state["step"] == 3 for state in optimizer.state_dict()["state"].values())
