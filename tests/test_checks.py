@@ -58,7 +58,7 @@ BAD = [
     ("@ of another size", lambda: H @ torch.ones(7, 3), ValueError, "X: expected shape .* for @, got \\(7, 3\\)"),
     ("rows @", lambda: torch.ones(3, 7) @ H, ValueError, "expected the last axis to be n = 8, got shape \\(3, 7\\)"),
     ("NumPy of another size", lambda: H @ np.ones(7), ValueError, "expected the last axis to be n = 8, got shape \\(7,\\)"),
-    ("x complex", lambda: Q(x + 0j), TypeError, "x: expected float64, .*, got torch.complex64; try: .*real"),
+    ("x complex", lambda: Q(x + 0j), TypeError, "x: expected float64, .*, got torch.complex64; try .*real"),
     ("NumPy complex", lambda: H @ (np.ones(8) + 0j), TypeError, "X: expected float64, .*, got torch.complex128"),
     ("x whole numbers", lambda: Q(torch.ones(8, dtype=torch.int64)), TypeError, "x: expected float64, .*, got torch.int64"),
     ("x of 8 bits", lambda: Q(x.to(torch.float8_e4m3fn)), TypeError, "x: expected float64, .*, got torch.float8_e4m3fn"),
@@ -82,7 +82,7 @@ BAD = [
 def test_bad_input(call, kind, message):
     with pytest.raises(kind, match=message) as caught:
         call()
-    assert caught.type is kind
+    assert issubclass(caught.type, kind)
     text = str(caught.value)
     assert "expected" in text
     assert "got" in text

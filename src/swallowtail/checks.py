@@ -1,4 +1,4 @@
-"""Every argument check of the package. Each message says what was expected, what came, what to try."""
+"""Checks of arguments that several modules need. All raise `ArgumentError`."""
 
 from __future__ import annotations
 
@@ -8,33 +8,35 @@ from typing import Any
 import numpy as np
 import torch
 
+from swallowtail.errors import ArgumentError
+
 REAL = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 _REAL_NAMES = "float64, float32, bfloat16 or float16"
 
 
 def integer(name: str, value: Any, at_least: int) -> int:
-    """Return ``value`` as an int, or say why it is not one of at least ``at_least``."""
+    """Return ``value`` as an int of at least ``at_least``."""
+    expected = f"an integer ≥ {at_least}"
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name}: expected an integer ≥ {at_least}, got {value!r}; try int(...)")
+        raise ArgumentError(name, expected, repr(value), "try int(...)")
     if value < at_least:
-        raise ValueError(f"{name}: expected an integer ≥ {at_least}, got {value}; try {at_least} or more")
+        raise ArgumentError(name, expected, value, f"try {at_least} or more")
     return int(value)
 
 
 def choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     """Return ``value`` if it is one of ``allowed``."""
     if value not in allowed:
-        raise ValueError(
-            f"{name}: expected one of {', '.join(map(repr, allowed))}, got {value!r}; try {allowed[0]!r}"
-        )
+        expected = f"one of {', '.join(map(repr, allowed))}"
+        raise ArgumentError(name, expected, repr(value), f"try {allowed[0]!r}")
     return str(value)
 
 
 def real_dtype(name: str, dtype: torch.dtype) -> torch.dtype:
     """Return ``dtype`` if the kernels can hold it."""
     if dtype not in REAL:
-        hint = "pass its real part, x.real" if dtype.is_complex else "convert it, x.to(torch.float32)"
-        raise TypeError(f"{name}: expected {_REAL_NAMES}, got {dtype}; try: {hint}")
+        hint = "try its real part, x.real" if dtype.is_complex else "try x.to(torch.float32)"
+        raise ArgumentError(name, _REAL_NAMES, dtype, hint)
     return dtype
 
 
@@ -44,9 +46,11 @@ def as_tensor(name: str, value: Any, like: torch.Tensor | None = None) -> torch.
     try:
         tensor = torch.as_tensor(_readable(value), device=device)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(
-            f"{name}: expected a tensor or array of real numbers, got {type(value).__name__} "
-            f"({error}); try torch.as_tensor(…) or numpy.asarray(…) on it first"
+        raise ArgumentError(
+            name,
+            "a tensor or array of real numbers",
+            f"{type(value).__name__} ({error})",
+            "try torch.as_tensor(…) or numpy.asarray(…) on it first",
         ) from error
     if not tensor.dtype.is_floating_point and not tensor.dtype.is_complex:
         tensor = tensor.to(torch.get_default_dtype() if like is None else like.dtype)
@@ -66,11 +70,11 @@ def _readable(value: Any) -> Any:
 def last_axis(name: str, tensor: torch.Tensor, size: int, what: str) -> None:
     """Check that the last axis of ``tensor`` has ``size`` entries."""
     if tensor.ndim == 0 or tensor.shape[-1] != size:
-        hint = f"; try a tensor of shape (…, {size})"
+        hint = f"try a tensor of shape (…, {size})"
         if tensor.ndim >= 2 and tensor.shape[-2] == size:
-            hint = f"; the axis before it is {size}: try {name}.mT"
-        raise ValueError(
-            f"{name}: expected the last axis to be {what} = {size}, got shape {tuple(tensor.shape)}{hint}"
+            hint = f"the axis before it is {size}: try {name}.mT"
+        raise ArgumentError(
+            name, f"the last axis to be {what} = {size}", f"shape {tuple(tensor.shape)}", hint
         )
 
 
@@ -79,17 +83,18 @@ def same_device(**tensors: torch.Tensor) -> None:
     devices = {name: tensor.device for name, tensor in tensors.items()}
     if len(set(devices.values())) > 1:
         listing = ", ".join(f"{name} on {device}" for name, device in devices.items())
-        raise ValueError(f"expected everything on one device, got {listing}; try .to(device) on one of them")
+        raise ArgumentError("", "everything on one device", listing, "try .to(device) on one of them")
 
 
 def finite(name: str, tensor: torch.Tensor) -> None:
     """Check that ``tensor`` has no NaN and no infinity."""
     good = torch.isfinite(tensor.detach())
     if not bool(good.all()):
-        bad = int((~good).sum())
-        raise ValueError(
-            f"{name}: expected finite numbers, got {bad} of {tensor.numel()} NaN or infinite; "
-            "try torch.nan_to_num, or look for the step that produced them"
+        raise ArgumentError(
+            name,
+            "finite numbers",
+            f"{int((~good).sum())} of {tensor.numel()} NaN or infinite",
+            "try torch.nan_to_num, or look for the step that produced them",
         )
 
 
@@ -100,8 +105,9 @@ def fits_in_memory(what: str, n_bytes: int) -> None:
     except (AttributeError, ValueError, OSError):  # not a POSIX system: let the allocation decide
         return
     if n_bytes > available:
-        raise ValueError(
-            f"{what}: expected at most the {available / 2**30:.1f} GiB this machine has, got "
-            f"{n_bytes / 2**30:.1f} GiB; "
-            "try a smaller n, a narrower dtype, or products with the operator itself"
+        raise ArgumentError(
+            what,
+            f"at most the {available / 2**30:.1f} GiB this machine has",
+            f"{n_bytes / 2**30:.1f} GiB",
+            "try a smaller n, a narrower dtype, or products with the operator itself",
         )

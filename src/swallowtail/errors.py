@@ -1,0 +1,30 @@
+"""The error that a wrong argument raises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class ArgumentError(ValueError, TypeError):
+    """An argument that cannot be used: what was expected, what came, what to do about it.
+
+    It is a ValueError and a TypeError, so that callers may catch either.
+
+    Args:
+        name: of the argument; "" where no single argument is at fault.
+        expected: what would have been accepted.
+        got: what came instead.
+        hint: what to do, starting with a verb ("try …", "leave it out"); "" if there is nothing to add.
+
+    >>> print(ArgumentError("n", "an integer ≥ 1", 0, "try 1 or more"))
+    n: expected an integer ≥ 1, got 0; try 1 or more
+    """
+
+    def __init__(self, name: str, expected: str, got: Any, hint: str = "") -> None:
+        super().__init__(name, expected, got, hint)  # as args, so that it can be pickled
+        self.name, self.expected, self.got, self.hint = name, expected, got, hint
+
+    def __str__(self) -> str:
+        start = f"{self.name}: " if self.name else ""
+        end = f"; {self.hint}" if self.hint else ""
+        return f"{start}expected {self.expected}, got {self.got}{end}"
