@@ -1,0 +1,7 @@
+"""Which coordinates meet: the one definition of who is rotated with whom, for every back end."""
+
+from swallowtail.wiring.base import Wiring
+from swallowtail.wiring.butterfly import Butterfly, pairs_at_stride
+from swallowtail.wiring.pairs import Pairs
+
+__all__ = ["Butterfly", "Pairs", "Wiring", "pairs_at_stride"]
