@@ -80,7 +80,7 @@ def algorithm1(quick: bool) -> list[Row]:
             H = st.random_symmetric(64, large, seed)
             rows += compare("algorithm1", f"n_mu={large}", H, seed, {"Algorithm 1": {"method": "sgd"}}, ())
     for seed in seeds(12, quick):
-        R = st.random_rotation(64, seed)
+        R = st.random_orthogonal(64, seed)
         Q, wall, cpu = timed(lambda R=R, seed=seed: learned_rotation(R, seed))
         row = {"part": "algorithm1", "matrix": "Haar R", "n": 64, "seed": seed, "contender": "Algorithm 1"}
         row |= {"n_rotations": Q.n_rotations, "seconds": wall, "cpu_seconds": cpu}

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from swallowtail.datasets import random_rotation
+from swallowtail.datasets import random_orthogonal
 
 DIGITS_TRAIN = 1500
 FIRST_SEED = 500  # development used 1 … 5
@@ -77,7 +77,7 @@ def quadratic(
 ) -> tuple[Callable[[np.ndarray], tuple[float, np.ndarray]], np.ndarray]:
     """½ (x − x*)ᵀ H (x − x*): eigenvalues over four decades ("haar"), or the paper's with 5 large ones ("paper")."""
     rng = np.random.default_rng(seed)
-    U = np.asarray(random_rotation(n, seed))
+    U = np.asarray(random_orthogonal(n, seed))
     d = np.logspace(0, -4, n)
     if kind == "paper":
         d = np.abs(0.1 * rng.standard_normal(n)) + 1e-4

@@ -10,13 +10,13 @@ import pytest
 from swallowtail import datasets
 
 
-def test_random_rotation_is_a_rotation_and_uniform():
+def test_random_orthogonal_has_determinant_1_and_is_uniform():
     for n in (1, 2, 7):
-        R = datasets.random_rotation(n, seed=n)
+        R = datasets.random_orthogonal(n, seed=n)
         np.testing.assert_allclose(R @ R.T, np.eye(n), atol=1e-12)
         assert np.linalg.det(R) == pytest.approx(1.0)
     # Under Haar on SO(3) every entry has mean 0 and variance 1/3, also where signs are fixed.
-    entries = np.stack([datasets.random_rotation(3, seed) for seed in range(3000)])
+    entries = np.stack([datasets.random_orthogonal(3, seed) for seed in range(3000)])
     np.testing.assert_allclose(entries.mean(0), 0.0, atol=0.05)
     np.testing.assert_allclose(entries.var(0), 1 / 3, atol=0.03)
 

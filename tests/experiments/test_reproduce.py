@@ -148,7 +148,7 @@ def test_an_interrupt_says_how_to_go_on(tiny, tmp_path, monkeypatch, capsys):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fig1, "random_rotation", interrupt)  # the second task
+    monkeypatch.setattr(fig1, "random_orthogonal", interrupt)  # the second task
     assert main(["reproduce", "--only", "fig1", "-o", str(tmp_path), "--quiet"]) == 130
     assert "the same command continues" in capsys.readouterr().err
     assert {row["task"] for row in read_rows(tmp_path / "fig1.csv")} == {"H 2014"}

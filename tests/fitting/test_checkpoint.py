@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from swallowtail import Rotation, fit_rotation, fit_symmetric, io, random_rotation, random_symmetric, save
+from swallowtail import Rotation, fit_rotation, fit_symmetric, io, random_orthogonal, random_symmetric, save
 from swallowtail.fitting import checkpoint as _checkpoint
 from swallowtail.fitting.core.product import Stop
 from swallowtail.fitting.methods import pairs as jacobi
@@ -26,7 +26,7 @@ FITS = {
         random_symmetric(20, 4, seed=1), 40, cycles=6, target="likelihood", **k
     ),
     "goal": lambda **k: fit_pairs(random_symmetric(20, 4, seed=1), 150, cycles=6, target_error=0.2, **k),
-    "rotation": lambda **k: align_pairs(random_rotation(20, seed=1), 40, cycles=25, **k),
+    "rotation": lambda **k: align_pairs(random_orthogonal(20, seed=1), 40, cycles=25, **k),
 }
 
 
@@ -67,7 +67,7 @@ def result_bytes(result):
     "fit",
     [
         lambda **k: fit_symmetric(random_symmetric(10, 3, seed=0), **k),
-        lambda **k: fit_rotation(random_rotation(10, seed=0), **k),
+        lambda **k: fit_rotation(random_orthogonal(10, seed=0), **k),
     ],
     ids=["symmetric", "rotation"],
 )
@@ -174,7 +174,7 @@ def test_a_stop_writes_the_state_though_none_was_due(fit, how, tmp_path, monkeyp
         "symmetric": lambda **k: fit_symmetric(
             random_symmetric(16, 4, seed=0), method="pairs", cycles=20, **k
         ),
-        "rotation": lambda **k: fit_rotation(random_rotation(16, seed=0), method="pairs", **k),
+        "rotation": lambda **k: fit_rotation(random_orthogonal(16, seed=0), method="pairs", **k),
     }[fit]
 
     def stopped(self, stage, done, objective):

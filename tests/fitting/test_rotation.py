@@ -14,7 +14,7 @@ from swallowtail import (
     error_angle,
     fit_rotation,
     load,
-    random_rotation,
+    random_orthogonal,
     save,
 )
 from swallowtail.fitting.core.objectives import Alignment
@@ -78,7 +78,7 @@ def test_determinant_minus_one(n, transposed):
 
 
 def test_determinant_minus_one_out_of_the_class(tmp_path):
-    R = random_rotation(16, 0)
+    R = random_orthogonal(16, 0)
     R[:, 3] *= -1
     for form in ("pairs", "butterfly"):
         result = fit_rotation(R, wiring=form)
@@ -91,7 +91,7 @@ def test_determinant_minus_one_out_of_the_class(tmp_path):
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_small_rotations_are_met_by_enough_pairs(n):
-    R = random_rotation(n, 5)
+    R = random_orthogonal(n, 5)
     result = fit_rotation(R, n_rotations=n * (n - 1) // 2)
     assert result.status == "exact"
     assert relative_error(R, result.operator) < 1e-6
@@ -106,7 +106,7 @@ def test_permutations_and_signs(R):
 
 def test_haar():
     """Bars at n = 64 with the paper's 192 rotations; the paper's own algorithm ends at 68°."""
-    R = random_rotation(64, 0)
+    R = random_orthogonal(64, 0)
     result = fit_rotation(R)
     assert result.method == "pairs"
     assert result.operator.n_rotations == 192
@@ -124,7 +124,7 @@ def test_haar():
 
 
 def test_same_seed_same_bits():
-    R = random_rotation(12, 0)
+    R = random_orthogonal(12, 0)
     a, b = (fit_rotation(R, seed=3).operator for _ in range(2))
     assert a.wiring == b.wiring
     assert torch.equal(a.angles, b.angles)
@@ -144,23 +144,23 @@ def test_something_simpler_wins():
     result = fit_rotation(np.eye(24) - 2 * np.outer(v, v) / (v @ v))
     assert result.rivals[0].relative_error < 1e-7
     assert "Something simpler wins" in result.message
-    small = fit_rotation(random_rotation(6, 0), n_rotations=20)
+    small = fit_rotation(random_orthogonal(6, 0), n_rotations=20)
     assert "The dense matrix costs no more" in small.message
 
 
 @pytest.mark.parametrize("target", [30.0, 10.0])
 def test_target_angle(target):
-    result = fit_rotation(random_rotation(16, 0), target_angle=target)
+    result = fit_rotation(random_orthogonal(16, 0), target_angle=target)
     assert result.status == "converged"
     assert target * 0.7 < result.angle <= target
     assert result.operator.n_rotations < 120
-    few = fit_rotation(random_rotation(16, 0), target_angle=target, n_rotations=4)
+    few = fit_rotation(random_orthogonal(16, 0), target_angle=target, n_rotations=4)
     assert few.status == "budget"
     assert "was not reached" in few.message
 
 
 def test_given_wirings():
-    R = random_rotation(12, 0)
+    R = random_orthogonal(12, 0)
     pairs = Pairs(12, [[(0, 5), (1, 2)], [(3, 4)], [(0, 1), (10, 11)]])
     result = fit_rotation(R, wiring=pairs)
     assert result.operator.wiring == pairs
@@ -171,7 +171,7 @@ def test_given_wirings():
 
 
 def test_inputs_of_every_kind():
-    R = random_rotation(10, 0)
+    R = random_orthogonal(10, 0)
     expected = fit_rotation(R)
     for value, n, products in [
         (torch.from_numpy(R), None, 0),
@@ -222,7 +222,7 @@ def test_large_operators_are_learned_from_products():
 
 
 def test_time_and_interruption_keep_the_best():
-    R = random_rotation(48, 0)
+    R = random_orthogonal(48, 0)
     result = fit_rotation(R, max_seconds=1e-6)
     assert result.status == "time"
     assert result.angle < 90
@@ -263,7 +263,7 @@ def test_wrong_arguments():
     with pytest.raises(ValueError, match="expected the entries of R"):
         fit_rotation(lambda X: X, 8, max_products=4, method="pairs")
     with pytest.raises(ValueError, match="R is not in the butterfly class"):
-        fit_rotation(random_rotation(16, 0), method="recovery")
+        fit_rotation(random_orthogonal(16, 0), method="recovery")
     with pytest.raises(TypeError, match="options only with a method"):
         fit_rotation(R, cycles=3)
     for arguments in (
@@ -275,7 +275,7 @@ def test_wrong_arguments():
 
 
 def test_gradient_and_removal():
-    R, wiring = random_rotation(70, 0), Butterfly(70, 2)  # two tiles
+    R, wiring = random_orthogonal(70, 0), Butterfly(70, 2)  # two tiles
     pairs, generator = flat_pairs(wiring), np.random.default_rng(0)
     angles = generator.uniform(-np.pi, np.pi, len(pairs))
     trace, w, p = trace_parts(tile(R), pairs, angles)
@@ -291,7 +291,7 @@ def test_gradient_and_removal():
 
 
 def test_sweeps_never_lose():
-    R, wiring = random_rotation(21, 0), Butterfly(21, 2)
+    R, wiring = random_orthogonal(21, 0), Butterfly(21, 2)
     pairs = flat_pairs(wiring)
     angles = np.random.default_rng(0).uniform(-np.pi, np.pi, len(pairs))
     traces = [trace_parts(tile(R), pairs, angles)[0]]
@@ -304,7 +304,7 @@ def test_sweeps_never_lose():
 
 
 def test_growth_takes_the_largest_gain():
-    R = random_rotation(9, 0)
+    R = random_orthogonal(9, 0)
     i, j = np.triu_indices(9, 1)
     a, b = R[i, i] + R[j, j], R[j, i] - R[i, j]
     best = np.argmax(np.hypot(a, b) - a)
@@ -318,14 +318,14 @@ def test_growth_takes_the_largest_gain():
 
 
 def test_elimination_is_exact():
-    R = random_rotation(7, 0)
+    R = random_orthogonal(7, 0)
     pairs, angles = givens_qr(R)
     assert len(pairs) == 21
     np.testing.assert_allclose(Alignment(R).residual(pairs, angles), np.eye(7), atol=1e-14)
 
 
 def test_low_rank_rival_is_the_best():
-    R = random_rotation(12, 0)
+    R = random_orthogonal(12, 0)
     for r, form in low_rank(R, [0, 1, 3, 12]).items():
         error = np.linalg.norm(R - form @ np.eye(12))
         for c in np.linspace(-1, 1, 41):

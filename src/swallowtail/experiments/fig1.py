@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from swallowtail.datasets import random_rotation, random_symmetric
+from swallowtail.datasets import random_orthogonal, random_symmetric
 from swallowtail.experiments.common.draw import (
     COLOURS,
     away_from,
@@ -81,7 +81,7 @@ def run(config: Config, path: Path | None = None, progress: bool = True) -> list
 
 def _learn(config: Config, what: str, seed: int) -> list[Row]:
     n = config.n
-    A = random_symmetric(n, config.n_large, seed) if what == "H" else random_rotation(n, seed)
+    A = random_symmetric(n, config.n_large, seed) if what == "H" else random_orthogonal(n, seed)
     loss = "symmetric" if what == "H" else "rotation"
     fit = fit_sgd(A, loss=loss, epochs=config.epochs, seed=seed)
     head = {"what": what, "n": n, "n_large": config.n_large, "seed": seed}

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.nn import functional as F
 
-from swallowtail.datasets import _optional, random_rotation, random_symmetric
+from swallowtail.datasets import _optional, random_orthogonal, random_symmetric
 
 Loss = Callable[[Tensor | None], Tensor]  # rows of the data (None: all of them) ↦ loss
 
@@ -79,7 +79,7 @@ def _least_logistic(rows: int) -> float:
 
 def double_wells(n: int, seed: int) -> Problem:
     """¼ Σ (z_i² − 1)² for z = R u, R a random rotation, from near its maximum at 0: all curvature is negative there."""
-    R = torch.from_numpy(random_rotation(n, seed))
+    R = torch.from_numpy(random_orthogonal(n, seed))
     u = Parameter(torch.from_numpy(0.1 * np.random.default_rng(seed).standard_normal(n)))
     return Problem([u], lambda _: 0.25 * ((R @ u) ** 2 - 1).square().sum())
 

@@ -1,8 +1,9 @@
 """Fitting H ≈ Q D Qᵀ and R ≈ Q: one file an algorithm, one function for users."""
 
+from swallowtail.fitting.core.product import Stop
 from swallowtail.fitting.methods.tracker import Tracker
 from swallowtail.fitting.result import FitResult, Rival
 from swallowtail.fitting.rotation import fit_rotation
 from swallowtail.fitting.symmetric import fit_symmetric
 
-__all__ = ["FitResult", "Rival", "Tracker", "fit_rotation", "fit_symmetric"]
+__all__ = ["FitResult", "Rival", "Stop", "Tracker", "fit_rotation", "fit_symmetric"]

@@ -1,1 +1,96 @@
-"""Gaussians whose covariance is Q D Qᵀ: estimators, mixtures, distributions, Bayesian regression."""
+"""Gaussians whose covariance, or its inverse, is Q D Qᵀ.
+
+| name | what it is | file |
+|---|---|---|
+| `GivensCovariance` | scikit-learn estimator of one covariance | covariance.py |
+| `GivensMixture` | scikit-learn estimator of a mixture | mixture.py |
+| `GivensNormal` | torch distribution | normal.py |
+| `GivensLaplace` | Laplace approximation of a neural network's posterior | laplace.py |
+| `product`, `marginal`, `conditional`, `linear_regression` | Bayesian inference | bayes.py |
+| `conjugate_gradients`, `log_determinant` | what inference solves with | solvers.py |
+
+The other files serve these: arguments.py (checks), moments.py (sums over rows), likelihood.py (choosing rotations and
+regularisation), components.py and distances.py (the Gaussians of a mixture).
+
+The two estimators need scikit-learn. Each name is imported when it is first used, so the others work without it.
+"""
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from swallowtail.gaussians.bayes import (
+        Conditional,
+        Product,
+        Regression,
+        conditional,
+        linear_regression,
+        marginal,
+        product,
+    )
+    from swallowtail.gaussians.covariance import GivensCovariance
+    from swallowtail.gaussians.laplace import GivensLaplace, Predictive
+    from swallowtail.gaussians.mixture import GivensMixture
+    from swallowtail.gaussians.normal import GivensNormal
+    from swallowtail.gaussians.solvers import Estimate, Solution, conjugate_gradients, log_determinant
+
+__all__ = [
+    "Conditional",
+    "Estimate",
+    "GivensCovariance",
+    "GivensLaplace",
+    "GivensMixture",
+    "GivensNormal",
+    "Predictive",
+    "Product",
+    "Regression",
+    "Solution",
+    "conditional",
+    "conjugate_gradients",
+    "linear_regression",
+    "log_determinant",
+    "marginal",
+    "product",
+]
+if find_spec("sklearn") is None:  # `import *` and dir() leave out what cannot be imported
+    __all__.remove("GivensCovariance")
+    __all__.remove("GivensMixture")
+
+_FILES = {
+    "Conditional": "bayes",
+    "Estimate": "solvers",
+    "GivensCovariance": "covariance",
+    "GivensLaplace": "laplace",
+    "GivensMixture": "mixture",
+    "GivensNormal": "normal",
+    "Predictive": "laplace",
+    "Product": "bayes",
+    "Regression": "bayes",
+    "Solution": "solvers",
+    "conditional": "bayes",
+    "conjugate_gradients": "solvers",
+    "linear_regression": "bayes",
+    "log_determinant": "solvers",
+    "marginal": "bayes",
+    "product": "bayes",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is first used."""
+    if name not in _FILES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(f"{__name__}.{_FILES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "sklearn":
+            raise
+        raise ImportError(
+            f"{name} needs scikit-learn, which is not installed; try: pip install swallowtail[sklearn]",
+            name=error.name,
+        ) from error
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.linalg import svd
 
-from swallowtail.datasets import random_rotation, random_symmetric
+from swallowtail.datasets import random_orthogonal, random_symmetric
 from swallowtail.fitting.core import relaxed as _relaxed
 from swallowtail.fitting.core.product import Stop
 from swallowtail.fitting.methods.sgd import fit_sgd, spectral_scale
@@ -119,7 +119,7 @@ def test_the_papers_angles_for_symmetric_matrices(n_large, low, high):
 
 
 def test_the_papers_angle_for_a_rotation():
-    R = random_rotation(64, seed=7001)
+    R = random_orthogonal(64, seed=7001)
     fit = fit_sgd(R, loss="rotation")
     assert fit.eigenvalues is None
     assert 66 < error_angle(R, operator(fit)) < 71
@@ -162,7 +162,7 @@ def test_the_papers_inputs():
 
 def test_a_region_is_fitted_better_by_its_own_inputs():
     H = random_symmetric(16, 8, 0)
-    basis = random_rotation(16, 5)[:, :4]
+    basis = random_orthogonal(16, 5)[:, :4]
     inside = fit_sgd(H, inputs=lambda k, rng: basis @ rng.standard_normal((4, k)), epochs=60)
     anywhere = fit_sgd(H, epochs=60)
     angles = [error_angle(H @ basis, lambda X, f=f: operator(f) @ (basis @ X)) for f in (inside, anywhere)]

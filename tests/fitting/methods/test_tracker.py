@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from swallowtail.datasets import random_rotation, random_symmetric
+from swallowtail.datasets import random_orthogonal, random_symmetric
 from swallowtail.fitting.methods.sgd import fit_sgd
 from swallowtail.fitting.methods.tracker import Tracker
 from swallowtail.metrics import error_angle
@@ -52,7 +52,7 @@ def test_follows_a_drifting_matrix_better_than_a_frozen_one(options):
 
 
 def test_follows_a_rotation_and_takes_batches():
-    rng, R = np.random.default_rng(0), random_rotation(8, 0)
+    rng, R = np.random.default_rng(0), random_orthogonal(8, 0)
     tracker = Tracker(8, Butterfly(8, 2), loss="rotation")
     for _ in range(1500):
         x = rng.standard_normal((8, 4))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from swallowtail.datasets import random_rotation, random_symmetric
+from swallowtail.datasets import random_orthogonal, random_symmetric
 from swallowtail.experiments.common.fits import as_operator
 from swallowtail.experiments.common.run import Row
 from swallowtail.fitting.methods.sgd import Epoch, fit_sgd
@@ -40,7 +40,7 @@ def spectrum(n: int, kind: str, dimension: int) -> np.ndarray:  # shape: (n,)
 
 def eigenspace_rows(n: int, kind: str, dimension: int, epochs: int, seed: int) -> list[Row]:
     """Angles for a matrix with eigenspaces of that dimension."""
-    R = random_rotation(n, seed)
+    R = random_orthogonal(n, seed)
     H = (R * spectrum(n, kind, dimension)) @ R.T
     H = 0.5 * (H + H.T)
     paper = as_operator(fit_sgd(H, epochs=epochs, seed=seed))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from swallowtail.datasets import random_rotation
+from swallowtail.datasets import random_orthogonal
 from swallowtail.experiments.common.run import Row
 from swallowtail.operators.rotation import Rotation
 from swallowtail.wiring import Butterfly
@@ -46,7 +46,7 @@ def haar_rows(n: int, depths: tuple[int, ...], draws: int, seed: int) -> list[Ro
         found: dict[str, list[float]] = {}
         for draw in range(draws):
             s = seed + draw
-            Q: Any = random_rotation(n, s) if depth == 0 else dense(n, depth, s)
+            Q: Any = random_orthogonal(n, s) if depth == 0 else dense(n, depth, s)
             for name, value in statistics(Q).items():
                 found.setdefault(name, []).append(value)
         angles = Butterfly(n, depth).n_rotations if depth else n * (n - 1) // 2
