@@ -13,18 +13,12 @@ from swallowtail.operators import HybridOperator, Rotation, SignedRotation, Symm
 from swallowtail.wiring import Butterfly, Pairs
 
 if TYPE_CHECKING:
-    from swallowtail.gaussians import (
-        GivensCovariance,
-        GivensLaplace,
-        GivensMixture,
-        GivensNormal,
-        conditional,
-        conjugate_gradients,
-        linear_regression,
-        log_determinant,
-        marginal,
-        product,
-    )
+    from swallowtail.gaussians.bayes import conditional, linear_regression, marginal, product
+    from swallowtail.gaussians.covariance import GivensCovariance
+    from swallowtail.gaussians.laplace import GivensLaplace
+    from swallowtail.gaussians.mixture import GivensMixture
+    from swallowtail.gaussians.normal import GivensNormal
+    from swallowtail.gaussians.solvers import conjugate_gradients, log_determinant
 
 __version__ = "0.1.0"
 
