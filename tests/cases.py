@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from swallowtail import Butterfly, Pairs, Rotation, SymmetricOperator
+from swallowtail import Butterfly, Grouped, Pairs, Rotation, SymmetricOperator
 from swallowtail.wiring import Wiring
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
@@ -54,6 +54,22 @@ def random_pairs(n: int, n_layers: int, seed: int = 0, empty: tuple[int, ...] = 
     return Pairs(n, layers)
 
 
+def random_grouped(n: int, n_rounds: int, size: int, seed: int = 0, fixed: bool = False) -> Grouped:
+    """Random rotations in rounds of random groups, every second round on two thirds of the coordinates; or of the same
+    contiguous groups in every round.
+    """
+    rng = np.random.default_rng(seed)
+    rounds = []
+    for index in range(n_rounds):
+        left = np.arange(n) if fixed else rng.permutation(n)[: n - (index % 2) * (n // 3)]
+        groups = []
+        for part in np.split(left, range(size, len(left), size)):
+            count = int(rng.integers(0, 3 * len(part))) if len(part) > 1 else 0
+            groups.append((part, [rng.choice(part, 2, replace=False) for _ in range(count)]))
+        rounds.append(groups)
+    return Grouped(n, rounds)
+
+
 SIZES = (1, 2, 3, 5, 17, 64, 65, 100, 784)
 
 WIRINGS: dict[str, Wiring] = {
@@ -73,11 +89,19 @@ WIRINGS: dict[str, Wiring] = {
     "pairs-64": random_pairs(64, 12, seed=3),
     "pairs-100": random_pairs(100, 9, seed=4, empty=(4,)),
     "pairs-784": random_pairs(784, 10, seed=5),
+    "grouped-1": Grouped(1, [[([0], [])]]),
+    "grouped-5": Grouped(5, [[([4, 0, 2], [(4, 2), (2, 0), (4, 0)])], [], [([1, 2], [(2, 1), (1, 2)])]]),
+    "grouped-17": random_grouped(17, 3, 5, seed=6),
+    "grouped-64": random_grouped(64, 5, 16, seed=7),
+    "grouped-64-butterfly": Grouped.from_wiring(Butterfly(64, reverse=True), size=8),
+    "grouped-100": random_grouped(100, 4, 32, seed=8),
+    "grouped-256-fixed": random_grouped(256, 2, 128, seed=9, fixed=True),
+    "grouped-784": random_grouped(784, 5, 16, seed=10),
 }
 
 # A cross-section for tests that take the product with many other things.
 FEW = ("butterfly-1", "butterfly-5", "butterfly-64-deep", "butterfly-65", "butterfly-17-deep-reverse",
-       "pairs-5-empty-layers", "pairs-17", "pairs-64")  # fmt: skip
+       "pairs-5-empty-layers", "pairs-17", "pairs-64", "grouped-17", "grouped-64")  # fmt: skip
 
 
 def random_angles(

@@ -12,7 +12,7 @@ import swallowtail
 
 NAMES = {
     "swallowtail": """
-        Butterfly Pairs Rotation SignedRotation SymmetricOperator HybridOperator
+        Butterfly Grouped Pairs Rotation SignedRotation SymmetricOperator HybridOperator
         available_backends select_backend use_backend
         ArgumentError load save datasets gaussians nn optim
         FitResult Stop Tracker error_angle fit_rotation fit_symmetric random_orthogonal random_symmetric

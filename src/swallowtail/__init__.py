@@ -10,7 +10,7 @@ from swallowtail.io import load, save
 from swallowtail.kernels import available_backends, select_backend, use_backend
 from swallowtail.metrics import error_angle
 from swallowtail.operators import HybridOperator, Rotation, SignedRotation, SymmetricOperator
-from swallowtail.wiring import Butterfly, Pairs
+from swallowtail.wiring import Butterfly, Grouped, Pairs
 
 if TYPE_CHECKING:
     from swallowtail.gaussians.bayes import conditional, linear_regression, marginal, product
@@ -30,6 +30,7 @@ __all__ = [
     "GivensLaplace",
     "GivensMixture",
     "GivensNormal",
+    "Grouped",
     "HybridOperator",
     "Pairs",
     "Rotation",

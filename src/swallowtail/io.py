@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from swallowtail.operators import HybridOperator, Rotation, SignedRotation, SymmetricOperator
-from swallowtail.wiring import Butterfly, Pairs, Wiring
+from swallowtail.wiring import Butterfly, Grouped, Pairs, Wiring
 
 FORMAT = 1  # raise it when a file's meaning changes; older ones must stay readable
 
@@ -71,6 +71,12 @@ def pack(operator: AnyOperator) -> tuple[dict[str, Any], dict[str, torch.Tensor]
         header["wiring"] = {"n": wiring.n}
         tensors["pairs"] = torch.from_numpy(wiring.pairs.astype(np.int32))
         tensors["offsets"] = torch.from_numpy(wiring.offsets)
+    if isinstance(wiring, Grouped):
+        header["wiring"]["round_layers"] = wiring.round_layers.tolist()
+        header["wiring"]["group_sizes"] = [[len(group) for group in groups] for groups in wiring.groups]
+        coordinates = [group for groups in wiring.groups for group in groups]
+        joined = np.concatenate([np.arange(0), *coordinates]).astype(np.int32)
+        tensors["coordinates"] = torch.from_numpy(joined)
     return header, tensors
 
 
@@ -98,7 +104,15 @@ def _wiring(header: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Wiring:
     if offsets[0] != 0 or offsets[-1] != len(pairs) or (np.diff(offsets) < 0).any():
         raise ValueError(f"load: expected offsets that rise from 0 to {len(pairs)}, got {offsets.tolist()}")
     layers = [pairs[a:b] for a, b in pairwise(offsets)]
-    return Pairs(header["n"], layers)  # checked like a user's own: the file may be damaged
+    wiring = Pairs(header["n"], layers)  # checked like a user's own: the file may be damaged
+    if "coordinates" not in tensors:
+        return wiring
+    coordinates, start, groups = tensors["coordinates"].cpu().numpy(), 0, list[list[np.ndarray]]()
+    for sizes in header["group_sizes"]:
+        ends = start + np.cumsum([0, *sizes])
+        groups.append([coordinates[a:b] for a, b in pairwise(ends)])
+        start = ends[-1]
+    return Grouped.from_layers(wiring, groups, header["round_layers"])
 
 
 def read(path: str | os.PathLike[str], device: Any = "cpu") -> tuple[dict[str, torch.Tensor], dict[str, str]]:

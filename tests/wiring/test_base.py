@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from cases import WIRINGS
 
-from swallowtail import Butterfly, Pairs
+from swallowtail import Butterfly, Grouped, Pairs
 
 EVERY = pytest.mark.parametrize("wiring", WIRINGS.values(), ids=WIRINGS.keys())
 
@@ -60,6 +60,10 @@ def test_different_wirings_differ():
         (Butterfly(8), "Butterfly(n=8, depth=1): 3 layers, 12 rotations"),
         (Butterfly(5, 2, reverse=True), "Butterfly(n=5, depth=2, reverse=True): 6 layers, 10 rotations"),
         (Pairs(4, [[(0, 1)], []]), "Pairs(n=4): 2 layers, 1 rotations"),
+        (
+            Grouped(4, [[((0, 1, 3), [(0, 1), (1, 3)])], []]),
+            "Grouped(n=4): 2 rounds of groups up to 3, 2 layers, 2 rotations",
+        ),
     ],
 )
 def test_repr_says_what_it_is(wiring, text):

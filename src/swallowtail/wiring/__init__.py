@@ -2,6 +2,7 @@
 
 from swallowtail.wiring.base import Wiring
 from swallowtail.wiring.butterfly import Butterfly, pairs_at_stride
+from swallowtail.wiring.grouped import Group, Grouped
 from swallowtail.wiring.pairs import Pairs
 
-__all__ = ["Butterfly", "Pairs", "Wiring", "pairs_at_stride"]
+__all__ = ["Butterfly", "Group", "Grouped", "Pairs", "Wiring", "pairs_at_stride"]

@@ -37,16 +37,16 @@ class Pairs(Wiring):
         self.code = [1, self.n, *self._offsets.tolist()]
         self.pairs_tensor = torch.from_numpy(self.pairs)
 
-    @classmethod
-    def from_flat(cls, n: int, pairs: np.ndarray, offsets: np.ndarray) -> Pairs:
+    @staticmethod
+    def from_flat(n: int, pairs: np.ndarray, offsets: np.ndarray) -> Pairs:
         """Build from arrays known to be valid: pairs (K, 2) and offsets (L + 1,)."""
-        wiring = cls.__new__(cls)
+        wiring = Pairs.__new__(Pairs)
         wiring.n = int(n)
         wiring._set(pairs, np.diff(offsets).tolist())
         return wiring
 
-    @classmethod
-    def from_sequence(cls, n: int, pairs: Any) -> tuple[Pairs, np.ndarray]:
+    @staticmethod
+    def from_sequence(n: int, pairs: Any) -> tuple[Pairs, np.ndarray]:
         """Pack a sequence of single rotations G₁G₂… into as few layers as their order allows.
 
         Returns:
@@ -61,7 +61,7 @@ class Pairs(Wiring):
             level[i] = level[j] = layer_of[k] + 1
         order = np.argsort(layer_of, kind="stable")
         sizes = np.bincount(layer_of) if len(sequence) else np.zeros(0, np.int64)
-        return cls(n, np.split(sequence[order], np.cumsum(sizes)[:-1]) if len(sequence) else []), order
+        return Pairs(n, np.split(sequence[order], np.cumsum(sizes)[:-1]) if len(sequence) else []), order
 
     def layer(self, index: int) -> np.ndarray:
         return self.pairs[self._offsets[index] : self._offsets[index + 1]]
