@@ -149,7 +149,7 @@ def mnist_like_pairs(device: str = "cpu") -> st.Rotation:
 
 def backward_memory(n: int, depth: int, batch: int) -> int:
     """Peak bytes that forward and backward allocate beyond parameters, inputs and their gradients."""
-    layer = st.nn.Rotate(n, depth, init="random", seed=0)
+    layer = st.nn.Rotate(n, depth=depth, init="random", seed=0)
     x, g = torch.randn(batch, n, requires_grad=True), torch.randn(batch, n)
     torch.autograd.grad(layer(x), (x, layer.angles), g)
     with torch.profiler.profile(

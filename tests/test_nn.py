@@ -4,12 +4,14 @@ import copy
 import io
 import math
 import pickle
+import re
 
 import pytest
 import torch
 from cases import WIRINGS, assert_close, normal, relative_error
+from safetensors.torch import load_file, save_file
 
-from swallowtail import Butterfly, Rotation, ops
+from swallowtail import Butterfly, Pairs, Rotation, ops
 from swallowtail.nn import Rotate
 
 
@@ -35,7 +37,7 @@ def test_random_angles_are_uniform_and_seeded():
 
 @pytest.mark.parametrize("depth", [1, 3])
 def test_hadamard_is_the_rotations(depth):
-    layer = Rotate(16, depth, init="hadamard")
+    layer = Rotate(16, depth=depth, init="hadamard")
     Q = Rotation.hadamard(16).to_dense()
     torch.testing.assert_close(layer(torch.eye(16)).T.detach(), Q)
     assert layer.angles.shape == (32 * depth,)
@@ -43,13 +45,9 @@ def test_hadamard_is_the_rotations(depth):
 
 def test_any_wiring():
     wiring = WIRINGS["pairs-17"]
-    layer = Rotate(17, wiring=wiring, init="random", seed=0)
+    layer = Rotate(wiring=wiring, init="random", seed=0)
     x = normal(3, 17, dtype=torch.float32)
     assert torch.equal(layer(x), ops.rotate(x, wiring, layer.angles))
-    with pytest.raises(ValueError, match="expected one on n = 16 coordinates, got Pairs"):
-        Rotate(16, wiring=wiring)
-    with pytest.raises(ValueError, match="expected a butterfly on 2\\^k coordinates, got Pairs"):
-        Rotate(17, wiring=wiring, init="hadamard")
 
 
 def test_dtype_and_device_of_the_angles():
@@ -104,15 +102,83 @@ def test_evaluation_between_steps_sees_the_new_angles(options):
 
 
 def test_state_dict_goes_round():
-    layer, other = Rotate(12, 2, init="random", seed=0), Rotate(12, 2)
+    layer, other = Rotate(12, depth=2, init="random", seed=0), Rotate(12, depth=2)
     x = normal(3, 12, dtype=torch.float32)
     with torch.no_grad():
         other(x)  # fills its cache
-        assert list(layer.state_dict()) == ["angles"]
+        assert list(layer.state_dict()) == ["angles", "_extra_state"]
         other.load_state_dict(layer.state_dict())
         assert torch.equal(other(x), layer(x))
-    with pytest.raises(RuntimeError, match="size mismatch"):
-        Rotate(12, 1).load_state_dict(layer.state_dict())
+
+
+OTHERS = {
+    "reversed": Butterfly(12, 2, reverse=True),
+    "the same pairs, said otherwise": Pairs(12, Butterfly(12, 2).layers()),
+    "another depth": Butterfly(12),
+    "another n": Butterfly(11, 2),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_state_dict_of_another_wiring_is_refused(name, strict):
+    layer = Rotate(12, depth=2)
+    state = Rotate(wiring=OTHERS[name], init="random", seed=0).state_dict()
+    with pytest.raises(RuntimeError, match=r"expected those of Butterfly\(n=12, depth=2\).*another wiring"):
+        layer.load_state_dict(state, strict=strict)
+    assert torch.equal(layer.angles, torch.zeros_like(layer.angles))
+
+
+def test_a_state_dict_is_tensors_only(tmp_path):
+    model = torch.nn.Sequential(Rotate(8, init="random", seed=0), torch.nn.Linear(8, 2))
+    save_file(model.state_dict(), tmp_path / "model.safetensors")
+    other = torch.nn.Sequential(Rotate(8), torch.nn.Linear(8, 2))
+    other.load_state_dict(load_file(tmp_path / "model.safetensors"))
+    assert torch.equal(other[0].angles, model[0].angles)
+    with pytest.raises(RuntimeError, match="Missing key"):
+        Rotate(8).load_state_dict({"angles": torch.zeros(12)})
+
+
+def there_and_back():
+    layer = Rotate(12, init="random", seed=0)
+    return torch.nn.Sequential(layer, torch.nn.Tanh(), layer.T)
+
+
+def test_T_is_a_view():
+    model, x = there_and_back(), normal(3, 12, dtype=torch.float32)
+    layer, view = model[0], model[2]
+    assert torch.equal(view(x), ops.rotate_transpose(x, layer.wiring, layer.angles))
+    assert view.T is layer
+    torch.testing.assert_close(view.rotation @ x.T, view(x).T)
+    assert list(model.state_dict()) == ["0.angles", "0._extra_state"]
+    assert [id(p) for p in model.parameters()] == [id(layer.angles)]
+    model(x).square().sum().backward()
+    assert layer.angles.grad.abs().sum() > 0
+    with torch.no_grad():
+        layer.angles.add_(0.5)
+        torch.testing.assert_close(view(layer(x)), x)
+    assert view.to(torch.float64).T.angles.dtype == torch.float32  # the layer is moved, not its view
+    assert model.double()[2](x.double()).dtype == torch.float64
+    assert "Transposed(n=12, n_rotations=20" in repr(model)
+
+
+def test_T_under_compile():
+    torch.compiler.reset()
+    model, x = there_and_back(), normal(3, 12, dtype=torch.float32)
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), model(x))
+        gradients = [torch.autograd.grad(f(x).pow(3).sum(), model[0].angles)[0] for f in (model, compiled)]
+        torch.testing.assert_close(*gradients)
+        with torch.no_grad():
+            model[0].angles.add_(0.5)
+    torch.compiler.reset()
+
+
+def test_T_of_a_layer_that_is_gone():
+    view = Rotate(8).T
+    with pytest.raises(RuntimeError, match=r"expected its Rotate to be kept.*try layer = Rotate"):
+        view(torch.zeros(8))
 
 
 def through_torch_save(layer):
@@ -136,6 +202,8 @@ def test_copies_are_independent(duplicate):
         assert torch.equal(layer(x), before)
     layer(x).sum().backward()
     assert other.angles.grad is None
+    model = duplicate(there_and_back())
+    assert model[2].T is model[0]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
@@ -193,14 +261,30 @@ def test_reset_parameters():
     assert torch.equal(layer.angles, torch.full((12,), math.pi / 4))
 
 
-def test_bad_arguments():
-    with pytest.raises(
-        ValueError, match="init: expected one of 'identity', 'random', 'hadamard', got 'zeros'"
-    ):
-        Rotate(8, init="zeros")
-    with pytest.raises(ValueError, match="expected a butterfly on 2\\^k coordinates, got Butterfly\\(n=12"):
-        Rotate(12, init="hadamard")
-    with pytest.raises(ValueError, match="depth: expected an integer ≥ 1, got 0"):
-        Rotate(8, depth=0)
-    with pytest.raises(ValueError, match="x: expected the last axis to be n = 8, got shape \\(3, 7\\)"):
-        Rotate(8)(torch.zeros(3, 7))
+MISTAKES = [
+    (lambda: Rotate(8, init="zeros"), "init: expected one of 'identity', 'random', 'hadamard', got 'zeros'"),
+    (
+        lambda: Rotate(12, init="hadamard"),
+        "wiring: expected a butterfly on 2^k coordinates for init='hadamard'",
+    ),
+    (lambda: Rotate(wiring=WIRINGS["pairs-17"], init="hadamard"), "wiring: expected a butterfly on 2^k"),
+    (lambda: Rotate(8, depth=0), "depth: expected an integer ≥ 1, got 0"),
+    (lambda: Rotate(20, 32), "positional arguments"),
+    (lambda: Rotate(), "n: expected n, or a wiring, got neither"),
+    (lambda: Rotate(Butterfly(8)), "n: expected an integer ≥ 1, got Butterfly(n=8"),
+    (lambda: Rotate(8, wiring=Butterfly(8)), "n: expected it left out where a wiring is given, got 8"),
+    (
+        lambda: Rotate(wiring=Butterfly(8), depth=2),
+        "depth: expected it left out where a wiring is given, got 2",
+    ),
+    (lambda: Rotate(wiring="pairs"), "wiring: expected a Butterfly or Pairs, got 'pairs'"),
+    (lambda: Rotate(8)(torch.zeros(3, 7)), "x: expected the last axis to be n = 8, got shape (3, 7)"),
+    (lambda: keep.T(torch.zeros(3, 7)), "x: expected the last axis to be n = 8, got shape (3, 7)"),
+]
+keep = Rotate(8)
+
+
+@pytest.mark.parametrize(("call", "text"), MISTAKES, ids=[text for _, text in MISTAKES])
+def test_mistakes(call, text):
+    with pytest.raises(TypeError, match=re.escape(text)):
+        call()

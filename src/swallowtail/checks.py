@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
@@ -20,8 +21,18 @@ def integer(name: str, value: Any, at_least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise ArgumentError(name, expected, repr(value), "try int(...)")
     if value < at_least:
-        raise ArgumentError(name, expected, value, f"try {at_least} or more")
+        raise ArgumentError(name, expected, short(int(value)), f"try {at_least} or more")
     return int(value)
+
+
+def short(number: int) -> str:
+    """A whole number for a message; Python refuses to print one of more than 4300 digits.
+
+    >>> short(4096), short(10**400)
+    ('4096', 'about 10^400')
+    """
+    digits = int(abs(number).bit_length() * math.log10(2))
+    return str(number) if digits < 20 else f"about {'−' if number < 0 else ''}10^{digits}"
 
 
 def choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
@@ -108,6 +119,6 @@ def fits_in_memory(what: str, n_bytes: int) -> None:
         raise ArgumentError(
             what,
             f"at most the {available / 2**30:.1f} GiB this machine has",
-            f"{n_bytes / 2**30:.1f} GiB",
+            f"{n_bytes / 2**30:.1f} GiB" if n_bytes < 2**70 else f"{short(n_bytes >> 30)} GiB",
             "try a smaller n, a narrower dtype, or products with the operator itself",
         )

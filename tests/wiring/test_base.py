@@ -39,6 +39,7 @@ def test_copies_are_equal(wiring):
     for other in (copy.deepcopy(wiring), pickle.loads(pickle.dumps(wiring))):
         assert other == wiring
         assert hash(other) == hash(wiring)
+        assert other.fingerprint == wiring.fingerprint
 
 
 def test_different_wirings_differ():
@@ -46,12 +47,20 @@ def test_different_wirings_differ():
     for a, first in enumerate(wirings):
         for b, second in enumerate(wirings):
             assert (first == second) == (a == b), (first, second)
+            assert (first.fingerprint == second.fingerprint) == (a == b), (first, second)
     assert Butterfly(2, reverse=True) == Butterfly(2)  # one stride: no direction
     assert hash(Butterfly(2, reverse=True)) == hash(Butterfly(2))
     assert Butterfly(4, reverse=True) != Butterfly(4)
     assert Pairs(4, [[(0, 1)], [(2, 3)]]) != Pairs(4, [[(0, 1), (2, 3)]])
     assert Pairs(4, [[(0, 1)]]) != Pairs(4, [[(1, 0)]])  # the angle's sign
     assert Butterfly(4) != "Butterfly(4)"
+
+
+def test_fingerprints_stay_as_they_are():
+    """They lie in checkpoints; a file of yesterday must be recognised tomorrow."""
+    assert Butterfly(8, 2).fingerprint == 5252907049698369715
+    assert Butterfly(2, reverse=True).fingerprint == Butterfly(2).fingerprint
+    assert Pairs(4, [[(0, 1)], [(2, 3)]]).fingerprint == 3006548431924882338
 
 
 @pytest.mark.parametrize(

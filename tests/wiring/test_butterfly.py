@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from swallowtail import Butterfly
+from swallowtail import ArgumentError, Butterfly
 
 
 def test_butterfly_of_8_is_the_papers():
@@ -55,3 +55,14 @@ def test_butterfly_counts_without_making_its_pairs(n, depth):
 
 def test_largest_size_is_described_at_once():
     assert Butterfly(2**24).n_rotations == 2**23 * 24
+
+
+HUGE = [(10**400, 1), (10**5000, 1), (2, 10**9), (1, 10**9), (8, 10**18)]
+
+
+@pytest.mark.parametrize(("n", "depth"), HUGE, ids=range(len(HUGE)))
+def test_sizes_beyond_memory_are_refused_at_once(n, depth):
+    with pytest.raises(
+        ArgumentError, match=r"butterfly with n = .*expected at most the .* GiB this machine has"
+    ):
+        Butterfly(n, depth)

@@ -6,6 +6,7 @@ Layers are listed in the order of the paper's product Q = Q₁Q₂…Q_L, so Q x
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -37,6 +38,11 @@ class Wiring:
         """Where each layer's angles begin in the flat vector of K angles."""
         raise NotImplementedError
 
+    @property
+    def fingerprint(self) -> int:
+        """64 bits that tell this wiring from others; the same in every process and on every machine."""
+        raise NotImplementedError
+
     def layers(self) -> Iterator[np.ndarray]:
         """Go through the layers, Q₁ first."""
         return (self.layer(index) for index in range(self.n_layers))
@@ -46,3 +52,8 @@ class Wiring:
         """Angles of Qᵀ are ``-angles[transpose_order]``."""
         spans = list(zip(self.offsets[:-1], self.offsets[1:], strict=True))
         return np.concatenate([np.arange(a, b) for a, b in reversed(spans)] or [np.arange(0)])
+
+
+def hash64(*parts: bytes) -> int:
+    """The first 64 bits of a SHA-256, as a signed integer: what an int64 tensor holds."""
+    return int.from_bytes(hashlib.sha256(b"".join(parts)).digest()[:8], "little", signed=True)

@@ -7,7 +7,9 @@ from functools import cached_property
 import numpy as np
 
 from swallowtail import checks
-from swallowtail.wiring.base import Wiring
+from swallowtail.wiring.base import Wiring, hash64
+
+LAYER_BYTES = 64  # of Python objects per layer: its stride in a list and a tuple, its offset
 
 
 class Butterfly(Wiring):
@@ -27,9 +29,11 @@ class Butterfly(Wiring):
         self.n = checks.integer("n", n, at_least=1)
         self.depth = checks.integer("depth", depth, at_least=1)
         self.reverse = bool(reverse)
+        layers = (self.n - 1).bit_length() * self.depth
         checks.fits_in_memory(
-            f"one vector and the float32 angles of a butterfly with n = {self.n}, depth = {self.depth}",
-            4 * self.n + 2 * (self.n - 1) * (self.n - 1).bit_length() * self.depth,
+            f"one vector and the float32 angles of a butterfly with n = {checks.short(self.n)}, "
+            f"depth = {checks.short(self.depth)}",
+            4 * self.n + 2 * (self.n - 1) * layers + LAYER_BYTES * max(layers, self.depth),
         )
         once = [1 << e for e in reversed(range((self.n - 1).bit_length()))] * self.depth
         self.strides: tuple[int, ...] = tuple(reversed(once) if self.reverse else once)
@@ -51,6 +55,10 @@ class Butterfly(Wiring):
     @property
     def T(self) -> Butterfly:
         return Butterfly(self.n, self.depth, reverse=not self.reverse)
+
+    @property
+    def fingerprint(self) -> int:
+        return hash64(f"Butterfly {self._key()}".encode())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Butterfly) and self._key() == other._key()

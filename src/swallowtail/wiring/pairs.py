@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
-from swallowtail.wiring.base import Wiring
+from swallowtail.wiring.base import Wiring, hash64
 
 
 class Pairs(Wiring):
@@ -75,6 +76,11 @@ class Pairs(Wiring):
         sizes = np.diff(self._offsets)[::-1]
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         return Pairs.from_flat(self.n, self.pairs[self.transpose_order], offsets)
+
+    @cached_property
+    def fingerprint(self) -> int:
+        numbers = (np.array([self.n, self.n_layers]), self._offsets, self.pairs)
+        return hash64(b"Pairs", *(array.astype("<i8").tobytes() for array in numbers))
 
     def __eq__(self, other: object) -> bool:
         return (
