@@ -6,7 +6,7 @@ import pytest
 
 from swallowtail import datasets
 from swallowtail.experiments import EXPERIMENTS
-from swallowtail.experiments.common import draw as _draw
+from swallowtail.experiments.common import plots
 
 TINY = {
     "fig1": {"n": 8, "n_large": 1, "epochs": 3, "n_seeds": 2, "n_timed": 1, "cycles": (0, 2)},
@@ -41,7 +41,7 @@ def name(request):
 @pytest.fixture
 def tiny(monkeypatch):
     """A function: name → the module and its small settings. MNIST is a kernel on 4×4 pixels meanwhile."""
-    monkeypatch.setattr(_draw, "DPI", 40)
+    monkeypatch.setattr(plots, "DPI", 40)
     H = datasets.grid_kernel((4, 4), "rbf", 1.0)
     monkeypatch.setattr(datasets, "mnist_covariance", lambda path=None: (H, "5000 of nobody's images."))
     monkeypatch.setattr(datasets, "digits_covariance", lambda: H)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from swallowtail.experiments import EXPERIMENTS
-from swallowtail.experiments.report import render_findings
-from swallowtail.experiments.reproduce import page_of
+from swallowtail.experiments.report.markdown import render_findings
+from swallowtail.experiments.report.page import page_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 REPORT = DOCS / "report"

@@ -4,19 +4,18 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from experiments.checks import check_continues, check_makes_the_report
 
 from swallowtail.experiments import sanity
 from swallowtail.fitting.core.objectives import Objective
 from swallowtail.wiring import Butterfly
-
-from .checks import check_comes_from_rows, check_continues
 
 TINY = sanity.Config((8, 16), (0.1, sanity.UNIFORM), 1, 3, 2, (8, 16), 1)
 
 
 def test_rows_continue_and_make_the_report(tmp_path):
     rows = check_continues(sanity, TINY, tmp_path / "rows.csv")
-    check_comes_from_rows(sanity, rows, "error")
+    check_makes_the_report(sanity, rows, "error")
     direct = [row for row in rows if row["part"] == "direct"]
     assert {row["matrix"] for row in direct} == {*sanity.KINDS, sanity.PRINTED}
     for row in direct:

@@ -4,18 +4,17 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from experiments.checks import check_continues, check_makes_the_report
 
 from swallowtail.datasets import random_symmetric
 from swallowtail.experiments import tracking
-
-from .checks import check_comes_from_rows, check_continues
 
 TINY = tracking.Config((0.0, 0.2), (16,), 1, 1500, 400, n=16, n_large=2)
 
 
 def test_rows_continue_and_make_the_report(tmp_path):
     rows = check_continues(tracking, TINY, tmp_path / "rows.csv")
-    check_comes_from_rows(tracking, rows, "angle")
+    check_makes_the_report(tracking, rows, "angle")
     angle = lambda method: np.mean([r["angle"] for r in rows if r["speed"] == 0.2 and r["method"] == method])
     assert angle(tracking.TRACKER) < angle(tracking.LEFT) - 5
 

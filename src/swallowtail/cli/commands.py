@@ -228,7 +228,7 @@ def _apply(options: argparse.Namespace) -> None:
 
 def _reproduce(options: argparse.Namespace) -> int:
     try:
-        from swallowtail.experiments.reproduce import reproduce
+        from swallowtail.experiments.report.reproduce import reproduce
     except ImportError as error:
         raise UserError(
             f"reproduce needs matplotlib ({error}); try: pip install swallowtail[plot]"

@@ -26,16 +26,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from swallowtail.datasets import random_orthogonal, random_symmetric
-from swallowtail.experiments.common.draw import (
-    COLOURS,
-    away_from,
-    figure,
-    legend_below,
-    mean_and_spread,
-    spread,
-)
+from swallowtail.experiments.common import plots
+from swallowtail.experiments.common.findings import Finding, away_from, mean_and_spread
 from swallowtail.experiments.common.fits import PROBES, as_operator, fit_row, rival_rows
-from swallowtail.experiments.common.run import Finding, Row, collect
+from swallowtail.experiments.common.rows import Row, collect
 from swallowtail.fitting.methods.butterfly import fit_butterfly
 from swallowtail.fitting.methods.pairs import fit_pairs
 from swallowtail.fitting.methods.sgd import fit_sgd
@@ -144,22 +138,22 @@ def _algorithm_1_by_seconds(H: np.ndarray, epochs: int, seed: int) -> list[Row]:
 
 def plot(rows: list[Row]) -> Figure:
     """Angle against epochs, and against seconds."""
-    drawing, (top, bottom) = figure(2, 5.0)
-    colours = {"H": COLOURS["green"], "R": COLOURS["red"]}  # the paper's
+    drawing, (top, bottom) = plots.figure(2, 5.0)
+    colours = {"H": plots.COLOURS["green"], "R": plots.COLOURS["red"]}  # the paper's
     for what, label in (("R", "a Haar rotation R"), ("H", f"H with n_μ = {rows[0]['n_large']}")):
         chosen = [row for row in rows if row["part"] == "epochs" and row["what"] == what]
-        spread(top, chosen, "epoch", "angle", color=colours[what], label=label)
+        plots.spread(top, chosen, "epoch", "angle", color=colours[what], label=label)
         top.axhline(PAPER[what], color=colours[what], linestyle=":", linewidth=1.5)
-    top.plot([], [], color=COLOURS["grey"], linestyle=":", label="the paper's end")
+    top.plot([], [], color=plots.COLOURS["grey"], linestyle=":", label="the paper's end")
     top.set(title="Algorithm 1", xlabel="epochs", ylabel="error angle, degrees", ylim=(0, 95))
-    legend_below(top, 3)
+    plots.legend_below(top, 3)
 
     timed = [row for row in rows if row["part"] == "seconds"]
     styles = {
-        ALGORITHM_1: (COLOURS["black"], "-"),
-        "butterfly": (COLOURS["blue"], "o-"),
-        "butterfly, depth 2": (COLOURS["orange"], "s-"),
-        PAIRS: (COLOURS["green"], "^-"),
+        ALGORITHM_1: (plots.COLOURS["black"], "-"),
+        "butterfly": (plots.COLOURS["blue"], "o-"),
+        "butterfly, depth 2": (plots.COLOURS["orange"], "s-"),
+        PAIRS: (plots.COLOURS["green"], "^-"),
     }
     for method, (colour, mark) in styles.items():
         for number, seed in enumerate(sorted({row["seed"] for row in timed})):
@@ -174,7 +168,11 @@ def plot(rows: list[Row]) -> Figure:
         values = [row["angle"] for row in timed if row["method"] == method]
         if values:
             bottom.axhline(
-                float(np.mean(values)), color=COLOURS["grey"], linestyle=mark, linewidth=1.5, label=method
+                float(np.mean(values)),
+                color=plots.COLOURS["grey"],
+                linestyle=mark,
+                linewidth=1.5,
+                label=method,
             )
     bottom.set(
         title="The same H, by the time it takes",
@@ -184,7 +182,7 @@ def plot(rows: list[Row]) -> Figure:
         ylim=(0, 95),
     )
     bottom.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
-    legend_below(bottom, 1)
+    plots.legend_below(bottom, 1)
     return drawing
 
 

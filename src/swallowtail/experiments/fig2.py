@@ -24,16 +24,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from swallowtail.datasets import random_symmetric
-from swallowtail.experiments.common.draw import (
-    COLOURS,
-    away_from,
-    figure,
-    legend_below,
-    mean_and_spread,
-    spread,
-)
+from swallowtail.experiments.common import plots
+from swallowtail.experiments.common.findings import Finding, away_from, mean_and_spread
 from swallowtail.experiments.common.fits import fit_row, rival_rows
-from swallowtail.experiments.common.run import Finding, Row, collect
+from swallowtail.experiments.common.rows import Row, collect
 from swallowtail.fitting.methods.butterfly import fit_butterfly
 from swallowtail.fitting.methods.pairs import fit_pairs
 from swallowtail.fitting.methods.sgd import fit_sgd
@@ -47,14 +41,14 @@ EQUAL_WORK = "c·I + low rank, equal multiply-adds"
 PAPER_AT_N, PAPER_MIDDLE = 20.0, 41.0  # degrees, as the text has them; the figure itself is not in the source
 BAR = 2.0
 STYLES: dict[str, dict[str, Any]] = {
-    ALGORITHM_1: {"color": COLOURS["black"]},
-    "butterfly": {"color": COLOURS["blue"]},
-    "butterfly, depth 2": {"color": COLOURS["orange"]},
-    PAIRS: {"color": COLOURS["green"]},
-    "c·I": {"color": COLOURS["grey"], "linestyle": "-.", "linewidth": 1.5},
-    "c·I + low rank, equal floats": {"color": COLOURS["purple"], "linestyle": ":", "linewidth": 1.8},
-    "c·I + low rank, equal bytes": {"color": COLOURS["sky"], "linestyle": ":", "linewidth": 1.8},
-    EQUAL_WORK: {"color": COLOURS["red"], "linestyle": "--", "linewidth": 1.8},
+    ALGORITHM_1: {"color": plots.COLOURS["black"]},
+    "butterfly": {"color": plots.COLOURS["blue"]},
+    "butterfly, depth 2": {"color": plots.COLOURS["orange"]},
+    PAIRS: {"color": plots.COLOURS["green"]},
+    "c·I": {"color": plots.COLOURS["grey"], "linestyle": "-.", "linewidth": 1.5},
+    "c·I + low rank, equal floats": {"color": plots.COLOURS["purple"], "linestyle": ":", "linewidth": 1.8},
+    "c·I + low rank, equal bytes": {"color": plots.COLOURS["sky"], "linestyle": ":", "linewidth": 1.8},
+    EQUAL_WORK: {"color": plots.COLOURS["red"], "linestyle": "--", "linewidth": 1.8},
 }
 
 
@@ -129,19 +123,19 @@ def _compare(config: Config, n_large: int, seed: int) -> list[Row]:
 
 def plot(rows: list[Row]) -> Figure:
     """All methods, then the difference that matters: ours against the rivals."""
-    drawing, (top, bottom) = figure(2, 5.2)
+    drawing, (top, bottom) = plots.figure(2, 5.2)
     n = max(row["n"] for row in rows)
     rotations = [ALGORITHM_1, "butterfly", "butterfly, depth 2", PAIRS, "c·I"]
     plain = [PAIRS, *(method for method in STYLES if "low rank" in method)]
     for axes, methods, title in ((top, rotations, "Rotations"), (bottom, plain, "The plain rivals")):
         for method in methods:
             chosen = [row for row in rows if row["method"] == method and "alone" not in row]
-            spread(axes, chosen, "n_large", "angle", label=method, **STYLES[method])
+            plots.spread(axes, chosen, "n_large", "angle", label=method, **STYLES[method])
         axes.set(title=title, xlabel=f"n_μ, large eigenvalues (of {n})", ylabel="error angle, degrees")
         axes.set_ylim(bottom=0)
     top.plot([n / 2, n], [PAPER_MIDDLE, PAPER_AT_N], "k*", markersize=14, label="the paper's text", zorder=5)
-    legend_below(top, 2)
-    legend_below(bottom, 1)
+    plots.legend_below(top, 2)
+    plots.legend_below(bottom, 1)
     return drawing
 
 

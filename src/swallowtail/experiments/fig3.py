@@ -27,9 +27,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from swallowtail import datasets
-from swallowtail.experiments.common.draw import COLOURS, WIDTH, away_from, legend_below, mean_and_spread
+from swallowtail.experiments.common import plots
+from swallowtail.experiments.common.findings import Finding, away_from, mean_and_spread
 from swallowtail.experiments.common.fits import fit_row, rival_rows, stop_after
-from swallowtail.experiments.common.run import Finding, Row, collect
+from swallowtail.experiments.common.rows import Row, collect
 from swallowtail.fitting.methods.butterfly import fit_butterfly
 from swallowtail.fitting.methods.pairs import fit_pairs
 from swallowtail.fitting.methods.sgd import default_rate, fit_sgd
@@ -46,12 +47,12 @@ BATCH, FALL = 16, 0.95  # pairs a step of Algorithm 1 at n > 256, and how much o
 SHADES = 127  # of each sign in a picture
 CODE = "base64:"  # before a line of a picture, so that it is never read as a number
 STYLES = {
-    ALGORITHM_1: ("o", COLOURS["black"]),
-    BUTTERFLY: ("s", COLOURS["blue"]),
-    PAIRS: ("^", COLOURS["green"]),
-    EQUAL["floats"]: ("v", COLOURS["purple"]),
-    EQUAL["bytes"]: ("P", COLOURS["sky"]),
-    EQUAL["multiply-adds"]: ("X", COLOURS["red"]),
+    ALGORITHM_1: ("o", plots.COLOURS["black"]),
+    BUTTERFLY: ("s", plots.COLOURS["blue"]),
+    PAIRS: ("^", plots.COLOURS["green"]),
+    EQUAL["floats"]: ("v", plots.COLOURS["purple"]),
+    EQUAL["bytes"]: ("P", plots.COLOURS["sky"]),
+    EQUAL["multiply-adds"]: ("X", plots.COLOURS["red"]),
 }
 
 
@@ -165,7 +166,7 @@ def _picture(method: str | None, A: np.ndarray, H: np.ndarray) -> list[Row]:
 def plot(rows: list[Row]) -> Figure:
     """The pictures two by two, and the angles of all matrices below."""
     matrices = list(dict.fromkeys(row["matrix"] for row in rows if row["part"] == "angle"))
-    drawing = Figure(figsize=(WIDTH, 7.2 + 0.75 * len(matrices) + 1.9), layout="constrained")
+    drawing = Figure(figsize=(plots.WIDTH, 7.2 + 0.75 * len(matrices) + 1.9), layout="constrained")
     parts: Any = drawing.subfigures(2, 1, height_ratios=(7.2, 0.75 * len(matrices) + 1.9))
     top, bottom = parts
     angles = {method: _angles(rows, matrices[0], method) for method in (ALGORITHM_1, BUTTERFLY, PAIRS)}
@@ -199,11 +200,13 @@ def _draw_angles(axes: Any, rows: list[Row], matrices: list[str]) -> None:
         if points:
             x, y = zip(*points, strict=True)
             axes.plot(x, y, mark, color=colour, label=method, markersize=9, alpha=0.85)
-    axes.axvline(PAPER, color=COLOURS["black"], linestyle=":", linewidth=1.5, label="the paper, on MNIST")
+    axes.axvline(
+        PAPER, color=plots.COLOURS["black"], linestyle=":", linewidth=1.5, label="the paper, on MNIST"
+    )
     axes.set_yticks(range(len(matrices)), [name.replace(", ", ",\n") for name in matrices])
     axes.set(xlabel="error angle, degrees", ylim=(len(matrices) - 0.5, -0.5))
     axes.set_xlim(left=0)
-    legend_below(axes, 1)
+    plots.legend_below(axes, 1)
 
 
 def findings(rows: list[Row]) -> list[Finding]:

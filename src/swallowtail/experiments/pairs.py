@@ -21,9 +21,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from swallowtail.datasets import random_symmetric
-from swallowtail.experiments.common.draw import COLOURS, figure, legend_below, mean_and_spread, spread
+from swallowtail.experiments.common import plots
+from swallowtail.experiments.common.findings import Finding, mean_and_spread
 from swallowtail.experiments.common.fits import PROBES, as_operator
-from swallowtail.experiments.common.run import Finding, Row, collect
+from swallowtail.experiments.common.rows import Row, collect
 from swallowtail.fitting.methods.products import fit_products
 from swallowtail.fitting.methods.sgd import fit_sgd
 from swallowtail.fitting.rivals import factor_rivals
@@ -108,15 +109,15 @@ def _row(config: Config, seed: int, method: str, m: int, angle: float) -> Row:
 
 def plot(rows: list[Row]) -> Figure:
     """Angle against the number of products."""
-    drawing, (axes,) = figure(1, 5.6)
+    drawing, (axes,) = plots.figure(1, 5.6)
     styles = {
-        SAME: (COLOURS["black"], "o-"),
-        FRESH: (COLOURS["blue"], "s-"),
-        OURS: (COLOURS["green"], "^-"),
-        RIVAL: (COLOURS["red"], "v--"),
+        SAME: (plots.COLOURS["black"], "o-"),
+        FRESH: (plots.COLOURS["blue"], "s-"),
+        OURS: (plots.COLOURS["green"], "^-"),
+        RIVAL: (plots.COLOURS["red"], "v--"),
     }
     for method, (colour, mark) in styles.items():
-        spread(
+        plots.spread(
             axes,
             [row for row in rows if row["method"] == method],
             "m",
@@ -128,12 +129,12 @@ def plot(rows: list[Row]) -> Figure:
         )
     n = max(row["n"] for row in rows)
     axes.axvline(
-        n, color=COLOURS["grey"], linestyle=":", linewidth=1.5, label=f"n = {n} products: H is known"
+        n, color=plots.COLOURS["grey"], linestyle=":", linewidth=1.5, label=f"n = {n} products: H is known"
     )
     axes.set(xlabel="m, products Hx used", ylabel="error angle, degrees", ylim=(0, 95))
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
-    legend_below(axes, 1)
+    plots.legend_below(axes, 1)
     return drawing
 
 

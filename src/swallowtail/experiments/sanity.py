@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from swallowtail.experiments.common import draw as _draw
-from swallowtail.experiments.common import select
-from swallowtail.experiments.common.run import Finding, Row, collect
+from swallowtail.experiments.common import plots, select
+from swallowtail.experiments.common.findings import Finding
+from swallowtail.experiments.common.rows import Row, collect
 from swallowtail.fitting.core.objectives import Alignment, Objective, Smooth
 from swallowtail.fitting.core.product import flat_pairs
 from swallowtail.fitting.methods.recovery import recover_rotation, recover_symmetric
@@ -138,7 +138,7 @@ def _recoveries(R: np.ndarray, values: np.ndarray) -> Iterator[tuple[str, np.nda
 
 def plot(rows: list[Row]) -> Any:
     """Relative error of the gradient methods against the hidden angles' spread, and of recovery against n."""
-    figure, axes = _draw.figure(3, 5.0)
+    figure, axes = plots.figure(3, 5.0)
     spreads = select.kinds(rows, "spread", part="gradient")
     sizes = select.kinds(rows, "n", part="gradient")
     for axis, matrix in zip(axes, ("R", "H"), strict=False):
@@ -149,18 +149,18 @@ def plot(rows: list[Row]) -> Any:
                     for s in spreads
                 ]
                 y = np.maximum(error, 1e-16)
-                select.line(axis, index, range(len(spreads)), y, f"{method}, n = {n}", linestyle=style)
+                plots.line(axis, index, range(len(spreads)), y, f"{method}, n = {n}", linestyle=style)
         axis.set(yscale="log", title=f"learning {'R' if matrix == 'R' else 'H = RΛRᵀ'} by gradient")
         axis.set_xticks(range(len(spreads)), [f"sd {s}" if s != UNIFORM else "uniform" for s in spreads])
         axis.set(xlabel="hidden angles, radians", ylabel="relative error (median)", ylim=(1e-17, 10))
-    _draw.legend_below(axes[1])
+    plots.legend_below(axes[1])
     for index, matrix in enumerate((*KINDS, PRINTED)):
         sizes = select.kinds(rows, "n", part="direct", matrix=matrix)
         error = [max(select.values(rows, "error", part="direct", n=n, matrix=matrix)) for n in sizes]
-        select.line(axes[2], index, sizes, error, matrix)
+        plots.line(axes[2], index, sizes, error, matrix)
     axes[2].set_xscale("log", base=2)
     axes[2].set(yscale="log", xlabel="n", ylabel="relative error (worst trial)", title="direct recovery")
-    _draw.legend_below(axes[2], 1)
+    plots.legend_below(axes[2], 1)
     return figure
 
 

@@ -19,10 +19,10 @@ import numpy as np
 from scipy.linalg import expm
 
 from swallowtail.datasets import random_symmetric
-from swallowtail.experiments.common import draw as _draw
-from swallowtail.experiments.common import select
+from swallowtail.experiments.common import plots, select
+from swallowtail.experiments.common.findings import Finding
 from swallowtail.experiments.common.fits import as_operator
-from swallowtail.experiments.common.run import Finding, Row, collect
+from swallowtail.experiments.common.rows import Row, collect
 from swallowtail.fitting.methods.products import fit_pairs_data
 from swallowtail.fitting.methods.sgd import fit_sgd
 from swallowtail.fitting.methods.tracker import Tracker
@@ -144,17 +144,17 @@ def _from_scratch(X: np.ndarray, Y: np.ndarray, seed: int) -> dict[str, Any]:
 
 def plot(rows: list[Row]) -> Any:
     """Angle against speed."""
-    figure, (axes,) = _draw.figure(1, 5.6)
+    figure, (axes,) = plots.figure(1, 5.6)
     speeds = select.kinds(rows, "speed")
     methods = select.kinds(rows, "method")
     for index, method in enumerate(methods):
         y = [select.mean(rows, "angle", method=method, speed=speed) for speed in speeds]
-        select.line(axes, index, range(len(speeds)), y, method, linestyle="-" if index < 8 else ":")
+        plots.line(axes, index, range(len(speeds)), y, method, linestyle="-" if index < 8 else ":")
     axes.set_xticks(range(len(speeds)), [f"{speed:g}" for speed in speeds])
     axes.set(
         xlabel="drift, degrees a step", ylabel="angle to H_t, degrees", title="following H_t", ylim=(0, None)
     )
-    _draw.legend_below(axes, 1 if len(methods) < 7 else 2)
+    plots.legend_below(axes, 1 if len(methods) < 7 else 2)
     return figure
 
 

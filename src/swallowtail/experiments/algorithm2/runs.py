@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from swallowtail.experiments.algorithm2.descent import Details, descend
-from swallowtail.experiments.common.run import Row
-from swallowtail.experiments.problems import Flat, Problem, make_problem, with_scipy, with_torch
+from swallowtail.experiments.algorithm2.problems import Flat, Problem, make_problem, with_scipy, with_torch
+from swallowtail.experiments.common.rows import Row
 from swallowtail.optim import GivensAdam, GivensNewton, minimize_givens
 
 POINTS = 40  # of a curve in the rows

@@ -1,12 +1,11 @@
-"""Operations and memory, counted: a rotation network run on numbers that count what is done with them.
+"""Operations and memory, counted instead of computed from formulas.
 
-Nothing here knows a formula. A MulAdd of the paper is a multiplication with the addition that follows it, if one does,
-so multiplications are what is counted.
+A MulAdd of the paper is a multiplication with the addition that follows it, if one does. So multiplications are what
+is counted.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
@@ -14,129 +13,13 @@ import numpy as np
 import torch
 
 from swallowtail import ops
+from swallowtail.experiments.claims.network import Counted, Network, Tally, Vector
+from swallowtail.experiments.common.rows import Row
 from swallowtail.fitting.core.relaxed import extended_gradient, unsigned_pairs
 from swallowtail.kernels import reference
-from swallowtail.kernels.cpu import coefficients as cpu_coefficients
-from swallowtail.operators.symmetric import SymmetricOperator
-from swallowtail.wiring import Pairs, Wiring
-
-Vector = list[Any]  # of numbers that may count
-
-
-@dataclass
-class Tally:
-    """How often."""
-
-    multiplications: int = 0
-    additions: int = 0
-
-
-class Counted:
-    """A real number that tells its tally of every multiplication and addition it takes part in."""
-
-    __slots__ = ("tally", "value")
-    __array_ufunc__ = None  # NumPy's scalars leave the arithmetic to us
-
-    def __init__(self, value: float, tally: Tally) -> None:
-        self.value, self.tally = float(value), tally
-
-    def __mul__(self, other: Any) -> Counted:
-        self.tally.multiplications += 1
-        return Counted(self.value * float(other), self.tally)
-
-    def __add__(self, other: Any) -> Counted:
-        self.tally.additions += 1
-        return Counted(self.value + float(other), self.tally)
-
-    def __sub__(self, other: Any) -> Counted:
-        self.tally.additions += 1
-        return Counted(self.value - float(other), self.tally)
-
-    def __rsub__(self, other: Any) -> Counted:
-        self.tally.additions += 1
-        return Counted(float(other) - self.value, self.tally)
-
-    __rmul__, __radd__ = __mul__, __add__
-
-    def __pow__(self, power: int) -> Counted:
-        return self * self if power == 2 else NotImplemented
-
-    def __truediv__(self, other: Any) -> Counted:
-        return self * (1 / float(other))
-
-    def __lt__(self, other: Any) -> bool:
-        return self.value < float(other)
-
-    def __gt__(self, other: Any) -> bool:
-        return self.value > float(other)
-
-    def __float__(self) -> float:
-        return self.value
-
-
-class Network:
-    """Q D Qᵀ as the paper's network of sparse layers; every activation is kept, as backpropagation wants it."""
-
-    def __init__(self, wiring: Wiring, angles: np.ndarray, eigenvalues: np.ndarray) -> None:
-        bounds = wiring.offsets.tolist()
-        self.layers = [
-            list(zip(wiring.layer(k).tolist(), np.cos(part).tolist(), np.sin(part).tolist(), strict=True))
-            for k, part in enumerate(np.split(angles, bounds[1:-1]))
-        ]
-        self.d = eigenvalues.tolist()
-
-    def product(self, x: Vector) -> Vector:
-        """Q D Qᵀ x."""
-        return self._up(self._scaled(self._down(x)[-1]))[-1]
-
-    def quadratic_form(self, x: Vector) -> Any:
-        """(Qᵀx)ᵀ D (Qᵀx)."""
-        return sum(z * z * d for z, d in zip(self._down(x)[-1], self.d, strict=True))
-
-    def gradient(self, x: Vector, y: Vector) -> tuple[list[list[list[Any]]], Vector]:
-        """Gradient of ‖Q D Qᵀx − y‖² by every non-zero: layer, rotation, (a, b, c, d); and by D."""
-        down = self._down(x)
-        up = self._up(self._scaled(down[-1]))
-        u = [z - t for z, t in zip(up[-1], y, strict=True)]
-        u = [r + r for r in u]
-        blocks: list[list[list[Any]]] = [[[] for _ in layer] for layer in self.layers]
-        for k, layer in enumerate(self.layers):  # the left half Q, from its end
-            entering = up[len(self.layers) - 1 - k]
-            for r, ((i, j), _, _) in enumerate(layer):
-                blocks[k][r] = [u[m] * entering[p] for m in (i, j) for p in (i, j)]
-            u = _apply(layer, u, transpose=True)
-        by_d = [v * z for v, z in zip(u, down[-1], strict=True)]
-        u = self._scaled(u)
-        for k in reversed(range(len(self.layers))):  # the right half Qᵀ holds the same blocks, transposed
-            entering = down[k]
-            for r, ((i, j), _, _) in enumerate(self.layers[k]):
-                more = [entering[m] * u[p] for m in (i, j) for p in (i, j)]
-                blocks[k][r] = [g + h for g, h in zip(blocks[k][r], more, strict=True)]
-            u = _apply(self.layers[k], u, transpose=False)
-        return blocks, by_d
-
-    def _down(self, x: Vector) -> list[Vector]:
-        states = [x]
-        for layer in self.layers:
-            states.append(_apply(layer, states[-1], transpose=True))
-        return states
-
-    def _up(self, x: Vector) -> list[Vector]:
-        states = [x]
-        for layer in reversed(self.layers):
-            states.append(_apply(layer, states[-1], transpose=False))
-        return states
-
-    def _scaled(self, x: Vector) -> Vector:
-        return [z * d for z, d in zip(x, self.d, strict=True)]
-
-
-def _apply(layer: list[Any], x: Vector, transpose: bool) -> Vector:
-    out = list(x)
-    for (i, j), c, s in layer:
-        s = -s if transpose else s
-        out[i], out[j] = x[i] * c - x[j] * s, x[i] * s + x[j] * c
-    return out
+from swallowtail.kernels.cpu.coefficients import prepare
+from swallowtail.operators import Rotation, SymmetricOperator
+from swallowtail.wiring import Pairs
 
 
 def count_network(operator: SymmetricOperator, what: str) -> int:
@@ -158,7 +41,7 @@ def count_fast(operator: SymmetricOperator, x: np.ndarray, quadratic: bool = Fal
     wiring = operator.rotation.wiring
     pairs = Pairs(wiring.n, list(wiring.layers()))
     d = None if quadratic else operator.eigenvalues[None]
-    c = cpu_coefficients.prepare(pairs, operator.rotation.angles[None], d)[0]
+    c = prepare(pairs, operator.rotation.angles[None], d)[0]
     tally = Tally()
     z: Vector = [Counted(v, tally) for v in x]
     times = lambda p, v: v if p == 1.0 else v * p
@@ -216,3 +99,37 @@ def saved_numbers(operator: SymmetricOperator, plain: bool) -> int:
         else:
             ops.symmetric_matvec(x, wiring, angles, d)
     return sum(storage.nbytes() // 8 for storage in kept.values())
+
+
+def count_rows(n: int, seed: int) -> list[Row]:
+    """The paper's formulas, what was counted, and ours, for n a power of two."""
+    rotation = Rotation.random(n, seed=seed, dtype=torch.float64)
+    d = torch.rand(n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) + 0.1
+    H, x, L = (
+        SymmetricOperator(rotation, d),
+        np.random.default_rng(seed).standard_normal(n),
+        n.bit_length() - 1,
+    )
+    fast, y = count_fast(H, x)
+    fast_quadratic, q = count_fast(H, x, quadratic=True)
+    learning, gradient = count_learning(H)
+    factors = sum(len(factor.data) for factor in rotation.to_sparse_factors()) + n
+    numbers = sum(t.nbytes // 8 for t in (rotation.angles, H.eigenvalues))
+    table = {  # name: the paper's formula, the plain network counted, ours counted
+        "product": (4 * n * L + n, count_network(H, "product"), fast),
+        "quadratic form": (2 * n * L + 2 * n, count_network(H, "quadratic_form"), fast_quadratic),
+        "gradient, with its product": (
+            12 * n * L + 3 * n,
+            count_network(H, "gradient"),
+            learning,
+        ),
+        "numbers stored": (2 * n * L + n, factors, numbers),
+        "numbers of the gradient": (2 * n * L + n, gradient, numbers),
+        "numbers kept for backward": (None, *(saved_numbers(H, plain) for plain in (True, False))),
+    }
+    deviation = max(float(np.abs(y - H @ x).max()), float(abs(q - H.quadratic_form(x))))
+    common = {"part": "count", "n": n, "claimed_by_operator": H.multiply_adds, "deviation": deviation}
+    return [
+        {**common, "quantity": name, "paper": paper, "plain": plain, "ours": ours}
+        for name, (paper, plain, ours) in table.items()
+    ]

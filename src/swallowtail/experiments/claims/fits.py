@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,8 @@ import torch
 
 from swallowtail.datasets import random_orthogonal, random_symmetric
 from swallowtail.experiments.common.fits import as_operator
-from swallowtail.experiments.common.run import Row
-from swallowtail.fitting.methods.sgd import Epoch, fit_sgd
+from swallowtail.experiments.common.rows import Row
+from swallowtail.fitting.methods.sgd import fit_sgd
 from swallowtail.fitting.rivals import equal_ranks, low_rank
 from swallowtail.fitting.symmetric import fit_symmetric
 from swallowtail.metrics import column_angles, error_angle
@@ -83,22 +82,6 @@ def probe_rows(n: int, n_large: int, epochs: int, seed: int) -> list[Row]:
             rows.append(
                 {"part": "probes", "n": n, "trained": trained, "tested": tested, "angle": angle, "seed": seed}
             )
-    return rows
-
-
-def rate_rows(
-    n: int, n_large: int, rates: tuple[float, ...], factors: tuple[float, ...], epochs: int, seed: int
-) -> list[Row]:
-    """Algorithm 1's angle after every epoch, by the rate of Q and the factor by which D's differs from it."""
-    H = random_symmetric(n, n_large, seed)
-    rows: list[Row] = []
-    for rate in rates:
-        for factor in factors:
-            history: list[Epoch] = []
-            with suppress(ValueError):  # D diverged; the epochs before it are the rows
-                fit_sgd(H, epochs=epochs, rate=(rate, rate * factor), seed=seed, callback=history.append)
-            common = {"part": "rates", "n": n, "rate": rate, "factor": factor, "seed": seed}
-            rows += [{**common, "epoch": e.epoch, "angle": e.angle} for e in history]
     return rows
 
 

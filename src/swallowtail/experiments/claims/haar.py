@@ -8,9 +8,11 @@ import numpy as np
 import torch
 
 from swallowtail.datasets import random_orthogonal
-from swallowtail.experiments.common.run import Row
+from swallowtail.experiments.common.rows import Row
 from swallowtail.operators.rotation import Rotation
 from swallowtail.wiring import Butterfly
+
+UNIFORM = "uniform"  # in the column "depth": a uniform rotation instead of a butterfly
 
 
 def haar_values(n: int) -> dict[str, float | None]:
@@ -56,7 +58,7 @@ def haar_rows(n: int, depths: tuple[int, ...], draws: int, seed: int) -> list[Ro
                 {
                     "part": "haar",
                     "n": n,
-                    "depth": depth if depth else "uniform",
+                    "depth": depth or UNIFORM,
                     "statistic": name,
                     "value": float(np.mean(values)),
                     "standard_error": error,

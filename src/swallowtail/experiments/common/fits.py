@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from swallowtail.experiments.common.run import Row
+from swallowtail.experiments.common.rows import Row
 from swallowtail.fitting import rivals
 from swallowtail.fitting.core.product import Stop
 from swallowtail.fitting.result import count_bytes, count_floats
@@ -17,7 +17,6 @@ from swallowtail.metrics import error_angle
 from swallowtail.operators import Rotation, SymmetricOperator
 
 PROBES = 2000  # x for an angle
-BUDGETS = ("floats", "bytes", "multiply-adds")
 
 
 def as_operator(fit: Any) -> SymmetricOperator | Rotation:

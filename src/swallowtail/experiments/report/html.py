@@ -1,4 +1,4 @@
-"""The report: one HTML file that needs nothing beside it, made to be read on a phone too."""
+"""The report as one HTML file that needs nothing beside it and can be read on a phone."""
 
 from __future__ import annotations
 
@@ -6,33 +6,9 @@ import base64
 import re
 from collections.abc import Sequence
 from html import escape
-from typing import NamedTuple
 
-from swallowtail.experiments.common.run import Finding
-
-
-class Section(NamedTuple):
-    """What the report says about one experiment."""
-
-    name: str
-    title: str
-    about: str  # what the paper says and what we do: the module's docstring
-    text: str = ""  # prose computed from the rows
-    better: tuple[str, ...] = ()  # for the summary: what we do better, and where a plain rival wins
-    findings: tuple[Finding, ...] = ()
-    image: bytes = b""  # PNG
-    run: str = ""  # seconds, rows, date
-    failure: str = ""
-
-
-class Page(NamedTuple):
-    """The whole report."""
-
-    mode: str  # "quick" or "full"
-    sections: list[Section]
-    facts: dict[str, str]  # machine, versions, command, date
-    absent: list[str]  # experiments without rows
-
+from swallowtail.experiments.common.findings import Finding
+from swallowtail.experiments.report.page import Page, Section
 
 STYLE = """
 :root { color-scheme: light; --line: #d9dde2; --soft: #f5f6f8; --ink: #1c2126; --dim: #5a646e; --mark: #0072B2; }
@@ -108,25 +84,6 @@ def render(page: Page) -> str:
     return "\n".join(parts)
 
 
-def render_findings(page: Page) -> str:
-    """The table of findings as Markdown, for where HTML is not shown."""
-    lines = ["# The paper's numbers and ours", ""]
-    for section in page.sections:
-        if section.findings:
-            lines += [
-                f"## {section.title}",
-                "",
-                f"`experiments/{section.name}.py`, rows in `{section.name}.csv`.",
-                "",
-            ]
-            lines += ["| claim | paper | ours | note |", "|---|---|---|---|"]
-            lines += [
-                "| " + " | ".join(cell.replace("|", "\\|") for cell in f) + " |" for f in section.findings
-            ]
-            lines.append("")
-    return "\n".join(lines)
-
-
 def _section(section: Section) -> str:
     parts = [f"<h2 id='{section.name}'>{escape(section.title)}</h2>"]
     if section.failure:
@@ -146,7 +103,7 @@ def _section(section: Section) -> str:
 
 
 def _table(findings: Sequence[Finding]) -> str:
-    """Without the column of notes where there are none."""
+    """The findings as a table; the column of notes only where there are some."""
     noted = any(f.note for f in findings)
     rows = "".join(
         f"<tr><td class='claim'>{_inline(f.claim)}</td><td data-label='paper'>{_inline(f.paper)}</td>"

@@ -1,4 +1,4 @@
-"""What every experiment stands on: rows that survive a kill, and a line of the report's table."""
+"""Rows, the one form in which every experiment keeps what it measured; they survive a kill."""
 
 from __future__ import annotations
 
@@ -6,22 +6,15 @@ import csv
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
+from swallowtail.errors import ArgumentError
+
 Row = dict[str, Any]  # str, int and float values; None and missing keys are empty cells
 TASK = "task"
-
-
-class Finding(NamedTuple):
-    """One line of the report's table: what the paper claims and what we measured."""
-
-    claim: str
-    paper: str
-    ours: str
-    note: str = ""
 
 
 def collect(
@@ -42,10 +35,9 @@ def collect(
     done = {row[TASK] for row in rows}
     unknown = sorted(done - set(tasks))
     if unknown:
-        raise ValueError(
-            f"{path}: expected rows of this run, got the tasks {', '.join(unknown[:3])} of another; "
-            "choose another folder or delete the file"
-        )
+        got = f"the tasks {', '.join(unknown[:3])} of another"
+        hint = "choose another folder or delete the file"
+        raise ArgumentError(str(path), "rows of this run", got, hint)
     left = {name: task for name, task in tasks.items() if name not in done}
     bar = tqdm(
         left.items(), desc=label, initial=len(done), total=len(tasks), disable=not progress, unit="task"
@@ -97,7 +89,7 @@ def _plain(value: Any) -> str | int | float:
         return int(value)
     if isinstance(value, str | int | float):
         return value
-    raise TypeError(f"row: expected str, int or float values, got {type(value).__name__}")
+    raise ArgumentError("row", "str, int or float values", type(value).__name__)
 
 
 def _parse(text: str) -> str | int | float:

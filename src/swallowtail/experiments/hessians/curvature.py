@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.nn import functional as F
 
-from swallowtail.experiments.problems import digits
+from swallowtail.experiments.common.digits import digits
 from swallowtail.gaussians.laplace import GivensLaplace
 
 DECAY = 1e-3  # weight decay while training

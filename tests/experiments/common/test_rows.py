@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from swallowtail.experiments.common.run import collect, read_rows, write_rows
+from swallowtail.experiments.common.rows import collect, read_rows, write_rows
 
 
 def counted(calls, name, rows):

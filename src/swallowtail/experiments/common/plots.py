@@ -1,16 +1,16 @@
-"""How the figures look: one colour a method everywhere, text that is read on a phone, a band for the spread."""
+"""How the figures look: one colour per method, text large enough for a phone, a band for the spread."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from swallowtail.experiments.common.run import Row
+from swallowtail.experiments.common.rows import Row
 
 # Okabe and Ito's colours, told apart by colour-blind readers too; black is the paper's method.
 COLOURS = {
@@ -23,6 +23,8 @@ COLOURS = {
     "sky": "#56B4E9",
     "grey": "#777777",
 }
+PALETTE = [COLOURS[name] for name in ("blue", "red", "green", "purple", "orange", "sky", "black", "grey")]
+MARKERS = "osD^vPX*"  # one for each colour, for those who print in black
 # What every figure is drawn with: 6.4 inches become about 360 points on a phone, so 13 becomes 10.
 STYLE: Any = {
     "font.size": 13,
@@ -73,15 +75,21 @@ def picture(drawing: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def away_from(paper: float, ours: float, bar: float) -> str:
-    """For the table: "+1.2° from the paper, within ±2°"."""
-    verdict = f"within ±{bar:g}°" if abs(ours - paper) <= bar else f"beyond ±{bar:g}°"
-    if verdict.startswith("beyond"):
-        verdict += ", ours the better" if ours < paper else ", ours the worse"
-    return f"{ours - paper:+.1f}° from the paper, {verdict}".replace("-0.0", "0.0").replace("-", "−")
+def line(axes: Axes, index: int, x: Any, y: Any, label: str | None = None, **style: Any) -> None:
+    """A curve in the colour and with the marker of its number."""
+    style = {"markersize": 5, "marker": MARKERS[index % len(MARKERS)], **style}
+    axes.plot(x, y, color=PALETTE[index % len(PALETTE)], label=label, **style)
 
 
-def mean_and_spread(values: Sequence[float], unit: str = "°", digits: int = 1) -> str:
-    """For the table: "35.2° (33.9 … 36.8)", the mean and the extremes over seeds."""
-    mean = f"{np.mean(values):.{digits}f}{unit}"
-    return f"{mean} ({min(values):.{digits}f} … {max(values):.{digits}f})" if len(values) > 1 else mean
+def bars(axes: Axes, names: list[str], lengths: list[float], text: str = "{:.3g}", groups: int = 1) -> None:
+    """Horizontal bars, each under its name and with its number; the first on top, ``groups`` of them in one colour."""
+    size = max(1, len(names) // groups)
+    colours = [PALETTE[i // size % len(PALETTE)] if groups > 1 else PALETTE[0] for i in range(len(names))]
+    drawn = axes.barh(range(len(names)), lengths, 0.45, color=colours)
+    for place, name in enumerate(names):
+        axes.text(0.01, place - 0.27, name, transform=axes.get_yaxis_transform(), va="bottom", fontsize=10.5)
+    axes.set_yticks([])
+    axes.invert_yaxis()
+    axes.bar_label(drawn, [text.format(length) for length in lengths], padding=3, fontsize=10.5)
+    axes.margins(x=0.15)
+    axes.grid(visible=False)

@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.nn import functional as F
 
-from swallowtail.datasets import _optional, random_orthogonal, random_symmetric
+from swallowtail.datasets import random_orthogonal, random_symmetric
+from swallowtail.experiments.common.digits import digits
 
 Loss = Callable[[Tensor | None], Tensor]  # rows of the data (None: all of them) ↦ loss
 
@@ -101,14 +102,6 @@ def digits_network(widths: tuple[int, ...], seed: int, rows: int, decay: float =
         return F.cross_entropy(out, labels) + 0.5 * decay * weights
 
     return Problem(params, loss, rows)
-
-
-@lru_cache(maxsize=4)
-def digits(rows: int) -> tuple[Tensor, Tensor]:
-    """The first so many of scikit-learn's 8×8 digits in a fixed random order, pixels in [0, 1], and their labels."""
-    X, y = _optional("sklearn.datasets", "sklearn").load_digits(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(y))[:rows]
-    return torch.from_numpy(X[order] / 16.0), torch.from_numpy(y[order].astype(np.int64))
 
 
 class LimitReachedError(Exception):
