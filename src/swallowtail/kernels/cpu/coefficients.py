@@ -19,6 +19,7 @@ from swallowtail.wiring import Butterfly, Pairs, Wiring, pairs_at_stride
 
 # (smallest cosine, smallest running scale) of a fast rotation. A right angle is plain in both dtypes, and so exact.
 _RANGE = {torch.float32: (2.0**-24, 2.0**-48), torch.float64: (2.0**-53, 2.0**-400)}
+_SMALL = {np.float32: 2.0**-100, np.float64: 2.0**-960}  # S D S below: near subnormal
 SPARE_BYTES = 2**20  # of room that is kept for the next call; more would not stay in a cache
 _NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
 _TORCH = {np.dtype(number): dtype for dtype, number in _NUMPY.items()}
@@ -104,21 +105,20 @@ def prepare(
         rotation: the result of an earlier call with the same angles, to add eigenvalues to.
         training: a backward pass will read them too.
     """
-    original = angles
     if rotation is None:
-        wiring, angles, _ = forward_form(wiring, angles)
-        theta = angles.detach().to("cpu", torch.float64)
+        forward, turned, _ = forward_form(wiring, angles)
+        theta = turned.detach().to("cpu", torch.float64)
         cos, sin = torch.cos(theta).numpy(), torch.sin(theta).numpy()
-        pack: Any = _pack_butterfly if isinstance(wiring, Butterfly) else _pack_pairs
+        pack: Any = _pack_butterfly if isinstance(forward, Butterfly) else _pack_pairs
         rotation = tuple(
-            pack(wiring, angles.dtype, c, s, fast, training) for c, s in zip(cos, sin, strict=True)
+            pack(forward, angles.dtype, c, s, fast, training) for c, s in zip(cos, sin, strict=True)
         )
     if eigenvalues is None:
         return rotation
     d = eigenvalues.detach().to("cpu", torch.float64).numpy()
     prepared = tuple(_with_diagonal(c, row) for c, row in zip(rotation, d, strict=True))
     if fast and not all(_holds(c, row) for c, row in zip(prepared, d, strict=True)):
-        return prepare(wiring, original, eigenvalues, fast=False)
+        return prepare(wiring, angles, eigenvalues, fast=False)
     return prepared
 
 
@@ -203,14 +203,14 @@ def _stored(values: np.ndarray, number: Any) -> np.ndarray:
 
 
 def _with_diagonal(c: Coefficients, eigenvalues: np.ndarray) -> Coefficients:
-    """S D S; divided by a power of two where float32 could not hold it to full precision."""
+    """S D S; divided by a power of two where the dtype could not hold it to full precision."""
     number = c.T.dtype
-    diagonal = np.ones(len(c.scale))
+    diagonal = np.zeros(len(c.scale))  # padding is zero and has to stay so
     diagonal[: len(eigenvalues)] = eigenvalues
     largest, smallest = np.abs(eigenvalues).max(), np.abs(c.scale).min()
     factor = 1.0
-    if number == np.float32 and 0 < largest * smallest**2 < 2.0**-100:
-        factor = 2.0 ** np.floor(np.log2(largest))
+    if 0 < largest < _SMALL[number.type] / smallest**2:
+        factor = float(np.ldexp(1.0, np.frexp(largest)[1] - 1))
     stored = _stored(diagonal / factor * c.scale**2, number)
     return replace(c, diagonal=stored, factor=factor, bound={})
 
