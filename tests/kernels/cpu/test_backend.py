@@ -5,14 +5,13 @@ import math
 import os
 import subprocess
 import sys
-import threading
-import time
 
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
 import torch
 from cases import DTYPES, FEW, HALF, WIDE, WIRINGS, arithmetic, assert_close, normal, random_angles, tolerance
+from cpu_checks import environment
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
@@ -465,60 +464,6 @@ def test_threads_give_the_same_bits(name, m, openmp, monkeypatch):
     assert bool(jobs) == (openmp and isinstance(wiring, Butterfly) and m > 2)  # two rows stay together
 
 
-def test_rows_are_handed_out_once(monkeypatch):
-    monkeypatch.setattr(_threads, "WORTH_A_THREAD", 1)
-    for threads in (1, 2, 3, 7):
-        torch.set_num_threads(threads)
-        for count in (0, 1, 2, 3, 4, 5, 17, 64):
-            pieces = _threads.over_rows(lambda a, b: range(a, b), count, 100)
-            assert [i for piece in pieces for i in piece] == list(range(count))
-            assert len(pieces) <= threads
-    torch.set_num_threads(4)
-    assert len(_threads.over_rows(lambda a, b: None, 64, 100)) == 4
-
-
-def test_small_work_stays_on_one_thread():
-    torch.set_num_threads(4)
-    assert len(_threads.over_rows(lambda a, b: None, 64, 100)) == 1
-    assert len(_threads.over_rows(lambda a, b: None, 2**12, 2**10)) == 4 * _threads.PIECES
-    assert (
-        len(_threads.over_rows(lambda a, b: None, 2**7, 2**15)) == 4
-    )  # large pieces, or one for each thread
-
-
-def test_an_error_in_a_thread_reaches_the_caller(monkeypatch):
-    monkeypatch.setattr(_threads, "WORTH_A_THREAD", 1)
-    torch.set_num_threads(2)
-
-    def work(start, stop):
-        if start:
-            raise ArithmeticError("in the second piece")
-
-    with pytest.raises(ArithmeticError, match="second piece"):
-        _threads.over_rows(work, 10, 10)
-
-
-def test_an_error_in_the_caller_waits_for_the_threads(monkeypatch):
-    """They write to memory that the caller may free."""
-    monkeypatch.setattr(_threads, "WORTH_A_THREAD", 1)
-    torch.set_num_threads(2)
-    begun, done = threading.Event(), []
-
-    def work(start, stop):
-        if threading.current_thread() is threading.main_thread():
-            assert begun.wait(10)
-            raise KeyboardInterrupt
-        begun.set()
-        time.sleep(0.2)
-        done.append(start)
-
-    with pytest.raises(KeyboardInterrupt):
-        _threads.over_rows(work, 10, 10)
-    seen = len(done)
-    time.sleep(0.5)
-    assert seen == len(done) == 1
-
-
 @pytest.mark.parametrize("name", ["butterfly-784", "pairs-100"])
 def test_concurrent_calls_do_not_meet(name, monkeypatch):
     monkeypatch.setattr(_threads, "WORTH_A_THREAD", 1000)
@@ -542,47 +487,12 @@ def test_concurrent_calls_do_not_meet(name, monkeypatch):
             assert all(torch.equal(a, b) for a, b in zip(results, expected, strict=True))
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_threads_work_in_a_forked_child():
-    program = """
-import os, sys, torch
-from swallowtail import Rotation
-from swallowtail.kernels.cpu import backend as cpu
-from swallowtail.kernels.cpu import openmp as _openmp
-from swallowtail.kernels.cpu import threads as _threads
-torch.set_num_threads(2)
-Q, x = Rotation.random(64, seed=0), torch.ones(3000, 64)
-_threads.WORTH_A_THREAD = cpu.WORTH_A_THREAD = 1
-expected = Q(x).numpy().copy()
-child = os.fork()
-if child == 0:
-    y = Q(x).numpy()  # torch's own threads do not survive a fork: no torch operation from here on
-    os._exit(0 if (y == expected).all() else 3)
-_, status = os.waitpid(child, 0)
-sys.exit(os.waitstatus_to_exitcode(status))
-"""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program], env=environment(), timeout=60, check=False
-    )
-    assert done.returncode == 0
-
-
 # Compilation
 
 AVX2 = {
     "NUMBA_CPU_NAME": "haswell",
     "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma",
 }  # a name alone keeps the host's features
-
-
-def environment(**changes):
-    """This process's environment, with the package importable."""
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
-        "OMP_NUM_THREADS": "1",
-        **changes,
-    }
 
 
 def test_compilation_is_announced_once_and_kept(tmp_path):

@@ -1,32 +1,38 @@
-"""Rows over threads."""
+"""Split the rows of a batch across Python's threads."""
 
 from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
+from queue import SimpleQueue
 from typing import TypeVar
 
+import numpy as np
 import torch
 
-Result = TypeVar("Result")
-_pool: ThreadPoolExecutor | None = None
-_pool_size = 0
-_lock = threading.Lock()
+from swallowtail.kernels.cpu.codegen.counter import CLOSED, add, close
 
-PIECES = 2  # of work for each thread, on average
-ROWS_A_PIECE = 64  # at least; fewer would leave lanes idle
-PATIENCE = 5e-3  # seconds of active waiting for another thread
-WORTH_A_THREAD = 2**19  # rotations of single vectors, about 100 µs: less than that costs more to hand over
+Result = TypeVar("Result")
+
+PIECES = 2  # per thread on average: a thread that starts late leaves its second piece to the others
+ROWS_PER_PIECE = (
+    64  # at least: kernels work on tiles of up to 32 rows, and each piece may leave one half empty
+)
+WORTH_A_THREAD = (
+    2**19
+)  # rotations of single vectors, about 100 µs; handing over less costs more than it saves
+
+_work: SimpleQueue[Callable[[], None]] = SimpleQueue()
+_workers = 0
+_lock = threading.Lock()
 
 
 def share(count: int, rotations: int, pieces: int = PIECES) -> tuple[int, int]:
     """How many threads are worth it for so many rows, and in how many pieces."""
     threads = min(torch.get_num_threads(), max(1, count * rotations // WORTH_A_THREAD), (count + 1) // 2)
-    return threads, max(threads, min(threads * pieces, count // ROWS_A_PIECE))
+    return threads, max(threads, min(threads * pieces, count // ROWS_PER_PIECE))
 
 
 def over_rows(
@@ -34,9 +40,11 @@ def over_rows(
 ) -> list[Result]:
     """Call ``work(start, stop)`` on pieces of ``count`` rows, on as many threads as torch uses; results in order.
 
-    Threads take the next piece when they are done with one, ``pieces`` a thread on average: a thread can take as long
-    to wake up as the work does. Numba's own parallel loops abort the process when two Python threads enter them at
-    once; kernels that release the GIL need only this.
+    A thread that is done with a piece takes the next one, ``pieces`` per thread on average. Numba's own parallel loops
+    abort the process when two Python threads enter them at once; kernels that release the GIL need only this.
+
+    No thread works on these rows any more when this returns or raises, whatever interrupted it: kernels write through
+    addresses that are good only until then.
     """
     if count == 0:
         return []
@@ -47,43 +55,65 @@ def over_rows(
     bounds = [min(count, 2 * (pairs * i // pieces)) for i in range(pieces)] + [count]
     numbered = iter(enumerate(pairwise(bounds)))  # `next` on it holds the GIL: no piece is taken twice
     results: dict[int, Result] = {}
+    errors: list[BaseException] = []
+    working = np.zeros(1, np.int64)  # how many other threads are; CLOSED is added at the end
+    at = working.ctypes.data
 
-    def take() -> None:
-        for i, (a, b) in numbered:
-            results[i] = work(a, b)
+    def take_pieces() -> None:
+        # Closed is asked first: after an interrupt pieces are left, and a piece once taken has to be done.
+        while working[0] < CLOSED and (piece := next(numbered, None)):
+            i, (start, stop) = piece
+            results[i] = work(start, stop)
 
-    futures = [_executor(threads).submit(take) for _ in range(threads - 1)]
+    def help_out() -> None:
+        try:
+            if add(at, 1) < CLOSED:  # otherwise the call may have returned already
+                take_pieces()
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            add(at, -1)
+
+    _start_workers(threads - 1)
     try:
-        take()
-    finally:  # also after an error or Ctrl-C: kernels hold addresses that are good only until this returns
-        for future in futures:
-            if not future.cancel():  # a thread that has not begun by now has nothing left to do
-                _wait(future)
-    return [results[i] for i in range(pieces)]
+        for _ in range(threads - 1):
+            _work.put(help_out)
+        take_pieces()
+    finally:
+        # One call of compiled code: Python runs signal handlers, which may raise, only after it.
+        close(at)
+    if errors:
+        raise errors[0]
+    return [results.pop(i) for i in range(pieces)]  # a thread that comes late may hold on to the dictionary
 
 
-def _wait(future: Future[None]) -> None:
-    """Wait actively for a while: being woken from sleep can take longer than the work (0.5 ms, virtual machines)."""
-    deadline = time.perf_counter() + PATIENCE
-    while not future.done() and time.perf_counter() < deadline:
-        time.sleep(0)  # lets the other thread have the GIL
-    future.result()
-
-
-def _executor(threads: int) -> ThreadPoolExecutor:
-    global _pool, _pool_size
+def _start_workers(count: int) -> None:
+    """See to it that so many threads wait for work."""
+    global _workers
+    if _workers >= count:
+        return
     with _lock:
-        if _pool is None or _pool_size < threads - 1:
-            _pool = ThreadPoolExecutor(threads - 1, thread_name_prefix="swallowtail")
-            _pool_size = threads - 1
-        return _pool
+        if (
+            _workers == 0
+        ):  # `over_rows` relies on these being compiled: compiling runs Python, which may raise
+            nobody = np.zeros(1, np.int64)
+            add(nobody.ctypes.data, 0)
+            close(nobody.ctypes.data)
+        while _workers < count:
+            threading.Thread(target=_serve, args=(_work,), name="swallowtail", daemon=True).start()
+            _workers += 1
 
 
-def _forget_pool() -> None:
+def _serve(work: SimpleQueue[Callable[[], None]]) -> None:
+    while True:
+        work.get()()
+
+
+def _forget_workers() -> None:
     """A forked child has none of its parent's threads."""
-    global _pool, _lock
-    _pool, _lock = None, threading.Lock()
+    global _work, _workers, _lock
+    _work, _workers, _lock = SimpleQueue(), 0, threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)
+    os.register_at_fork(after_in_child=_forget_workers)
