@@ -14,10 +14,10 @@ import torch
 
 from swallowtail import Rotation, fit_rotation, fit_symmetric, io, random_orthogonal, random_symmetric, save
 from swallowtail.fitting import checkpoint as _checkpoint
-from swallowtail.fitting.core.product import Stop
-from swallowtail.fitting.methods import pairs as jacobi
-from swallowtail.fitting.methods.align import align_pairs
-from swallowtail.fitting.methods.pairs import STAGES, fit_pairs
+from swallowtail.fitting.core import search
+from swallowtail.fitting.core.records import Stop
+from swallowtail.fitting.core.search import STAGES
+from swallowtail.fitting.methods.pairs import align_pairs, fit_pairs
 from swallowtail.fitting.watch import Watch
 
 FITS = {
@@ -133,7 +133,7 @@ def index_of(path):
 
 def best_at_cycle(cycle, calls, H, **arguments):
     """The best product when the search comes to this cycle; ``calls`` are the cycles before."""
-    original, found = jacobi.Search.mark, []
+    original, found = search.Search.mark, []
 
     def mark(self, stage, **more):
         if stage == "cycle":
@@ -144,7 +144,7 @@ def best_at_cycle(cycle, calls, H, **arguments):
         original(self, stage, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jacobi.Search, "mark", mark)
+        patch.setattr(search.Search, "mark", mark)
         fit_symmetric(H, **arguments)
     return found[0]
 

@@ -18,9 +18,11 @@ from swallowtail import (
     save,
 )
 from swallowtail.fitting.core.objectives import Alignment
-from swallowtail.fitting.core.product import Stop, flat_pairs, rotate_rows, tile
+from swallowtail.fitting.core.product import flat_pairs, rotate_rows, tile
+from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.core.trace import grow_aligned, sweep_layers, trace_parts
-from swallowtail.fitting.methods.align import align_pairs, align_wiring, givens_qr
+from swallowtail.fitting.methods.butterfly import align_butterfly
+from swallowtail.fitting.methods.pairs import align_pairs, givens_qr
 from swallowtail.fitting.orthogonal import low_rank
 
 
@@ -299,7 +301,7 @@ def test_sweeps_never_lose():
         traces.append(sweep_layers(R, pairs, wiring.offsets, angles))
         assert traces[-1] == pytest.approx(trace_parts(tile(R), pairs, angles)[0])
     assert (np.diff(traces) > -1e-12).all()
-    fit = align_wiring(R, wiring)
+    fit = align_butterfly(R, wiring)
     assert 2 - 2 * traces[-1] / 21 > fit.history[-1][2]
 
 

@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import swallowtail as st
 from swallowtail.fitting import FitResult, fit_symmetric
-from swallowtail.fitting.symmetric import default_budget
+from swallowtail.fitting.budget import default_budget
 from swallowtail.metrics import error_angle
 
 N = 12

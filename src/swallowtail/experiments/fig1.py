@@ -30,10 +30,10 @@ from swallowtail.experiments.common import plots
 from swallowtail.experiments.common.findings import Finding, away_from, mean_and_spread
 from swallowtail.experiments.common.fits import PROBES, as_operator, fit_row, rival_rows
 from swallowtail.experiments.common.rows import Row, collect
+from swallowtail.fitting.budget import default_budget
 from swallowtail.fitting.methods.butterfly import fit_butterfly
 from swallowtail.fitting.methods.pairs import fit_pairs
 from swallowtail.fitting.methods.sgd import fit_sgd
-from swallowtail.fitting.symmetric import default_budget
 from swallowtail.metrics import error_angle
 
 TITLE = "Figure 1: learning H and R"

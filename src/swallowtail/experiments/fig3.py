@@ -117,7 +117,7 @@ def _algorithm_1(config: Config, name: str, source: Callable[[], np.ndarray], st
             "batch_size": BATCH,
             "rate": lambda step: rate * (1 - FALL * step / n_steps),
         }
-    fit = partial(fit_sgd, H, seed=seed, n_pairs=32 * len(H), **effort)
+    fit = partial(fit_sgd, H, seed=seed, n_samples=32 * len(H), **effort)
     row, operator = fit_row(H, ALGORITHM_1, fit, seed)
     return _rows(name, H, start, [row], ALGORITHM_1 if start == 0 else None, operator)
 

@@ -25,10 +25,10 @@ from swallowtail.experiments.common import plots
 from swallowtail.experiments.common.findings import Finding, mean_and_spread
 from swallowtail.experiments.common.fits import PROBES, as_operator
 from swallowtail.experiments.common.rows import Row, collect
+from swallowtail.fitting.budget import default_budget
 from swallowtail.fitting.methods.products import fit_products
 from swallowtail.fitting.methods.sgd import fit_sgd
 from swallowtail.fitting.rivals import factor_rivals
-from swallowtail.fitting.symmetric import default_budget
 from swallowtail.metrics import error_angle
 
 TITLE = "The number m of training pairs"
@@ -71,7 +71,7 @@ def run(config: Config, path: Path | None = None, progress: bool = True) -> list
 
 def _learn(config: Config, m: int, seed: int) -> list[Row]:
     H = random_symmetric(config.n, config.n_large, seed)
-    fit = fit_sgd(H, n_pairs=m, epochs=max(1, config.n_draws // m), seed=seed)
+    fit = fit_sgd(H, n_samples=m, epochs=max(1, config.n_draws // m), seed=seed)
     angle = error_angle(H, as_operator(fit), PROBES, seed + 1)
     return [_row(config, seed, SAME, m, angle) | {"training_angle": fit.history[-1].angle}]
 
@@ -80,7 +80,7 @@ def _fresh(config: Config, seed: int) -> list[Row]:
     """The angle of an epoch is one on pairs not seen before: no need to measure it on others."""
     H = random_symmetric(config.n, config.n_large, seed)
     size = 2 * config.n
-    fit = fit_sgd(H, n_pairs=size, fresh=True, epochs=config.fresh // size, seed=seed)
+    fit = fit_sgd(H, n_samples=size, fresh=True, epochs=config.fresh // size, seed=seed)
     marks = [2**k - 1 for k in range(len(fit.history).bit_length())]
     return [
         _row(config, seed, FRESH, fit.history[k].n_products, fit.history[k].angle)

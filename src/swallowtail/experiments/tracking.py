@@ -23,11 +23,11 @@ from swallowtail.experiments.common import plots, select
 from swallowtail.experiments.common.findings import Finding
 from swallowtail.experiments.common.fits import as_operator
 from swallowtail.experiments.common.rows import Row, collect
-from swallowtail.fitting.methods.products import fit_pairs_data
+from swallowtail.fitting.budget import default_budget
+from swallowtail.fitting.methods.products import fit_samples
 from swallowtail.fitting.methods.sgd import fit_sgd
 from swallowtail.fitting.methods.tracker import Tracker
 from swallowtail.fitting.rivals import equal_ranks
-from swallowtail.fitting.symmetric import default_budget
 from swallowtail.metrics import error_angle
 
 TITLE = "Tracking a matrix that moves"
@@ -87,7 +87,7 @@ def _settled(config: Config, seed: int) -> dict[str, Tracker]:
     n, rng = config.n, np.random.default_rng([seed, 0])
     H = random_symmetric(n, config.n_large, seed)
     X = rng.standard_normal((n, config.settle))
-    fit = fit_pairs_data(X[:, :n], H @ X[:, :n], default_budget(n), seed)
+    fit = fit_samples(X[:, :n], H @ X[:, :n], default_budget(n), seed)
     trackers = {
         TRACKER: Tracker(n, rate=RATE, seed=seed),
         CHOSEN: Tracker(n, fit.wiring, rate=RATE, angles=fit.angles, eigenvalues=fit.eigenvalues),
@@ -131,7 +131,7 @@ def follow(config: Config, speed: float, seed: int) -> list[Row]:
 def _from_scratch(X: np.ndarray, Y: np.ndarray, seed: int) -> dict[str, Any]:
     """What the same pairs, and no others, give: our fit, c·I + low rank at equal floats, Algorithm 1."""
     n, m = X.shape
-    fit = fit_pairs_data(X, Y, default_budget(n), seed)
+    fit = fit_samples(X, Y, default_budget(n), seed)
     ours = as_operator(fit)
     rank = equal_ranks(ours)["floats"]
     anew = fit_sgd((X, Y), epochs=max(1, 4096 // m), rate=RATE, seed=seed)

@@ -1,6 +1,6 @@
 """Fitting H ≈ Q D Qᵀ and R ≈ Q: one file an algorithm, one function for users."""
 
-from swallowtail.fitting.core.product import Stop
+from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.methods.tracker import Tracker
 from swallowtail.fitting.result import FitResult, Rival
 from swallowtail.fitting.rotation import fit_rotation

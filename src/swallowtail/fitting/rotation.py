@@ -9,17 +9,20 @@ import numpy as np
 import torch
 
 from swallowtail import checks
+from swallowtail.fitting.budget import default_budget
 from swallowtail.fitting.checkpoint import Checkpoint
-from swallowtail.fitting.core.product import Stop, flat_pairs
+from swallowtail.fitting.core.product import flat_pairs
+from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.inputs import Problem
-from swallowtail.fitting.methods.align import align_pairs, align_wiring
+from swallowtail.fitting.methods.butterfly import align_butterfly
+from swallowtail.fitting.methods.pairs import align_pairs
 from swallowtail.fitting.methods.recovery import recover_rotation
 from swallowtail.fitting.methods.sgd import fit_sgd
 from swallowtail.fitting.orthogonal import EXACT, as_orthogonal, measured_rotation
 from swallowtail.fitting.quality import Ask, Candidate, _on_pairs
 from swallowtail.fitting.request import check_request, check_wiring
 from swallowtail.fitting.result import FitResult
-from swallowtail.fitting.symmetric import LARGEST_BUTTERFLY, MOST_ROUNDS, default_budget
+from swallowtail.fitting.symmetric import LARGEST_BUTTERFLY, MOST_ROUNDS
 from swallowtail.fitting.watch import Watch
 from swallowtail.operators import Rotation, SignedRotation
 from swallowtail.wiring import Butterfly, Wiring
@@ -165,9 +168,9 @@ def _fit_form(
         if before and ask.wiring == "auto":
             # One cheap start shows whether the fixed wiring can come near the chosen pairs.
             options = {"starts": 0, "kicks": 0}
-        fit = align_wiring(R * signs, wiring, seed=ask.seed, callback=callback, **options)
+        fit = align_butterfly(R * signs, wiring, seed=ask.seed, callback=callback, **options)
         if "kicks" in options and before and fit.history[-1][2] < WORTH_IT * before[-1].objective:
-            fit = align_wiring(R * signs, wiring, seed=ask.seed, callback=callback)
+            fit = align_butterfly(R * signs, wiring, seed=ask.seed, callback=callback)
     else:
         # cos ∠ is tr(QᵀR)/n on the average over x, so ‖R − Q‖/√n = 2 sin(∠/2).
         error = None if ask.target_angle is None else 2 * math.sin(math.radians(ask.target_angle) / 2)

@@ -9,12 +9,13 @@ import numpy as np
 import torch
 
 from swallowtail import checks
+from swallowtail.fitting.budget import default_budget
 from swallowtail.fitting.checkpoint import Checkpoint
 from swallowtail.fitting.inputs import Problem, as_problem, dense_inverse, warn_asymmetry
 from swallowtail.fitting.methods.butterfly import fit_butterfly
 from swallowtail.fitting.methods.hybrid import HybridFit, fit_hybrid
 from swallowtail.fitting.methods.pairs import fit_pairs
-from swallowtail.fitting.methods.products import fit_pairs_data, fit_products
+from swallowtail.fitting.methods.products import fit_products, fit_samples
 from swallowtail.fitting.methods.recovery import recover_symmetric
 from swallowtail.fitting.methods.sgd import fit_sgd
 from swallowtail.fitting.quality import UNKNOWN, Ask, Candidate, estimated, measured
@@ -111,11 +112,6 @@ def fit_symmetric(
         if not watch.status:  # otherwise there is something to continue
             saved.remove()
         return result
-
-
-def default_budget(n: int, depth: int = 1) -> int:
-    """K = n⌈lg n⌉/2 · depth, the paper's."""
-    return (n * (n - 1).bit_length() + 1) // 2 * depth
 
 
 def _by_entries(problem: Problem, ask: Ask) -> FitResult:
@@ -245,7 +241,7 @@ def _by_products(problem: Problem, ask: Ask, max_products: int | None) -> FitRes
     callback = ask.watch.callback
     if problem.pairs is not None:
         X, Y = problem.pairs
-        fit = fit_pairs_data(X, Y, ask.budget, ask.seed, callback)
+        fit = fit_samples(X, Y, ask.budget, ask.seed, callback)
         checks, used = problem.pairs, fit.n_products
     else:
         assert problem.product is not None

@@ -12,7 +12,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from swallowtail.fitting.core.product import Stop
+from swallowtail.fitting.core.records import Stop
 
 _AROUND: ContextVar[Watch | None] = ContextVar("_AROUND", default=None)
 

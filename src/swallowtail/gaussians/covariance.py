@@ -14,8 +14,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from swallowtail import checks
+from swallowtail.fitting.budget import default_budget
 from swallowtail.fitting.methods.factor import fit_factor
-from swallowtail.fitting.symmetric import default_budget
 from swallowtail.gaussians.arguments import check_shrinkage
 from swallowtail.gaussians.likelihood import NOISES, Fold, Plan, choose, fit_covariance, least_variances
 from swallowtail.gaussians.moments import DenseMoments, Reservoir, SketchMoments

@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.func import functional_call, grad, jacrev, vjp, vmap
 
 from swallowtail import checks
+from swallowtail.fitting.budget import default_budget
 from swallowtail.fitting.methods.pairs import fit_pairs
-from swallowtail.fitting.symmetric import default_budget, fit_symmetric
+from swallowtail.fitting.symmetric import fit_symmetric
 from swallowtail.gaussians.normal import GivensNormal
 from swallowtail.operators import Rotation, SymmetricOperator
 

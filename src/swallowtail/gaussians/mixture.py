@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 from tqdm import tqdm
 
 from swallowtail import checks
-from swallowtail.fitting.symmetric import default_budget
+from swallowtail.fitting.budget import default_budget
 from swallowtail.gaussians.arguments import check_mixture
 from swallowtail.gaussians.components import Components, make_plan
 from swallowtail.gaussians.likelihood import Plan

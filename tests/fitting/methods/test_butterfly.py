@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from swallowtail.fitting.core.product import Stop, conjugate, flat_pairs
-from swallowtail.fitting.methods.butterfly import fit_butterfly, learned_order, morton_order
+from swallowtail.fitting.core.order import learned_order, morton_order
+from swallowtail.fitting.core.product import conjugate, flat_pairs
+from swallowtail.fitting.core.records import Stop
+from swallowtail.fitting.methods.butterfly import fit_butterfly
 from swallowtail.wiring import Butterfly, Pairs
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from swallowtail.fitting.core.objectives import Objective
-from swallowtail.fitting.core.product import Stop, conjugate
+from swallowtail.fitting.core.product import conjugate
+from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.methods.factor import Factor, fit_factor, value_and_gradient
 from swallowtail.fitting.methods.pairs import fit_pairs
 

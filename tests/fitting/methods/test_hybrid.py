@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from swallowtail import error_angle, fit_symmetric, random_symmetric
-from swallowtail.fitting.core.product import Stop
+from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.methods.hybrid import fit_hybrid
 from swallowtail.operators import HybridOperator, SymmetricOperator
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.linalg import block_diag
 
-from swallowtail.fitting.core.product import Stop, conjugate
+from swallowtail.fitting.core.product import conjugate
+from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.methods.pairs import default_cycles, fit_pairs
 
 

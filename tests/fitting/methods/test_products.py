@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from swallowtail.fitting.core.product import Stop, conjugate
+from swallowtail.fitting.core.product import conjugate
+from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.methods import products
 from swallowtail.fitting.methods.products import (
     complete,
-    fit_pairs_data,
     fit_products,
-    orthonormal_pairs,
+    fit_samples,
+    orthonormal_samples,
     probe,
 )
 
@@ -201,10 +202,10 @@ def test_pairs_of_the_user_say_the_same(m):
     n, H, generator = 24, synthetic(24, 3, 2), np.random.default_rng(3)
     X = generator.standard_normal((n, m))
     X[:, -1] = X[:, 0]
-    probes = orthonormal_pairs(X, H @ X)
+    probes = orthonormal_samples(X, H @ X)
     assert probes.asymmetry < 1e-8
     np.testing.assert_allclose(probes.Y, H @ probes.X, atol=1e-9)
-    fit = fit_pairs_data(X, H @ X, 40)
+    fit = fit_samples(X, H @ X, 40)
     assert fit.n_products == m
     if m > n:
         assert relative_error(H, fit.completion.factor.dense()) < 1e-9
@@ -214,7 +215,7 @@ def test_noisy_pairs_are_fitted_in_least_squares():
     n, m, generator = 8, 30, np.random.default_rng(4)
     H, X = symmetric(n), generator.standard_normal((n, m))
     Y = H @ X + 0.1 * generator.standard_normal((n, m))
-    A = complete(orthonormal_pairs(X, Y)).factor.dense()
+    A = complete(orthonormal_samples(X, Y)).factor.dense()
     # The gradient of ‖AX − Y‖² over symmetric A vanishes.
     G = (A @ X - Y) @ X.T
     np.testing.assert_allclose(G + G.T, 0.0, atol=1e-10)
@@ -225,17 +226,17 @@ def test_noise_does_not_spoil_a_low_rank():
     X = generator.standard_normal((60, 20))
     Y = H @ X
     Y += 0.01 * np.linalg.norm(Y) / np.sqrt(Y.size) * generator.standard_normal(Y.shape)
-    assert relative_error(H, complete(orthonormal_pairs(X, Y)).factor.dense()) < 0.05
+    assert relative_error(H, complete(orthonormal_samples(X, Y)).factor.dense()) < 0.05
 
 
 def test_bad_pairs_raise():
     X = np.ones((4, 2))
     with pytest.raises(ValueError, match=r"got \(4, 2\) and \(2, 4\)"):
-        fit_pairs_data(X, X.T, 3)
+        fit_samples(X, X.T, 3)
     with pytest.raises(ValueError, match="Y: expected finite"):
-        fit_pairs_data(X, X * np.inf, 3)
+        fit_samples(X, X * np.inf, 3)
     with pytest.raises(ValueError, match="2 zero columns"):
-        fit_pairs_data(0.0 * X, X, 3)
+        fit_samples(0.0 * X, X, 3)
 
 
 def test_factor_route_is_taken_above_the_dense_size(monkeypatch):

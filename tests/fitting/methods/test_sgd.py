@@ -7,7 +7,7 @@ from scipy.linalg import svd
 
 from swallowtail.datasets import random_orthogonal, random_symmetric
 from swallowtail.fitting.core import relaxed as _relaxed
-from swallowtail.fitting.core.product import Stop
+from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.methods.sgd import fit_sgd, spectral_scale
 from swallowtail.metrics import column_angles, error_angle
 from swallowtail.operators.rotation import Rotation
@@ -102,7 +102,7 @@ def test_learns_what_is_in_the_class(wiring):
         "angles": np.zeros(wiring.n_rotations),
         "epochs": 400,
         "rate": 0.02,
-        "n_pairs": 200,
+        "n_samples": 200,
     }
     assert error_angle(H, operator(fit_sgd(H, **options))) < 0.1
     assert error_angle(Q, operator(fit_sgd(Q, loss="rotation", **options))) < 0.1
@@ -214,7 +214,7 @@ H8 = np.eye(8)
         (H8, {"inputs": np.ones((3, 5))}, ValueError, "inputs"),
         (H8, {"inputs": lambda k, rng: np.ones((8, k + 1))}, ValueError, "inputs"),
         (H8, {"wiring": Butterfly(4)}, ValueError, "n = 8 coordinates"),
-        (H8, {"angles": np.zeros(3)}, ValueError, "one a rotation"),
+        (H8, {"angles": np.zeros(3)}, ValueError, "one per rotation"),
         (H8, {"eigenvalues": np.zeros(3)}, ValueError, "eigenvalues"),
         (H8, {"rate": -1.0}, ValueError, "rate"),
         (H8, {"rate": (1.0, 1.0, 1.0)}, ValueError, "one for Q and one for D"),

@@ -11,7 +11,7 @@ import torch
 
 from swallowtail.experiments.common.rows import Row
 from swallowtail.fitting import rivals
-from swallowtail.fitting.core.product import Stop
+from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.result import count_bytes, count_floats
 from swallowtail.metrics import error_angle
 from swallowtail.operators import Rotation, SymmetricOperator

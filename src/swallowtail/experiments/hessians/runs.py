@@ -11,10 +11,11 @@ from swallowtail.experiments.common.fits import as_operator
 from swallowtail.experiments.common.rows import Row
 from swallowtail.experiments.hessians.curvature import Curvature
 from swallowtail.experiments.hessians.solving import conjugate_gradients, preconditioner
+from swallowtail.fitting.budget import default_budget
 from swallowtail.fitting.methods.factor import Factor
 from swallowtail.fitting.methods.products import fit_products
 from swallowtail.fitting.rivals import equal_ranks, low_rank
-from swallowtail.fitting.symmetric import default_budget, fit_symmetric
+from swallowtail.fitting.symmetric import fit_symmetric
 from swallowtail.metrics import error_angle
 
 DAMPING = 1e-3  # λ over the largest eigenvalue

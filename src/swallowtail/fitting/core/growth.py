@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from swallowtail.fitting.core.product import MATRIX, _half, _jit, rotate_rows
+from swallowtail.fitting.core.product import MATRIX, compiled, half_product, longer, rotate_rows
 
 LONGEST_TURN = 0.5  # radians: beyond it a second-order promise is worth little
 
 
-@_jit
-def jacobi_angle(a, b, d):
+@compiled
+def jacobi_angle(a: float, b: float, d: float) -> float:
     """The θ in [−45°, 45°] for which Gᵀ [[a, b], [b, d]] G is diagonal, G = [[c, −s], [s, c]]."""
     t = 0.5 * np.arctan2(2.0 * b, a - d)
     if t > 0.25 * np.pi:
@@ -20,8 +20,8 @@ def jacobi_angle(a, b, d):
     return t
 
 
-@_jit
-def _row_best(A, i, q, target):
+@compiled
+def _row_best(A: np.ndarray, i: int, q: np.ndarray, target: int) -> tuple[int, float]:
     """The j ≠ i of the largest weight a_ij², or a_ij² q_i q_j for the likelihood, and that weight."""
     n = A.shape[0]
     best = -1.0
@@ -41,8 +41,20 @@ def _row_best(A, i, q, target):
     return where, best * q[i]
 
 
-@_jit
-def _choose_layer(A, weight, partner, threshold, limit, pairs, angles, c, s, k, mate):
+@compiled
+def _choose_layer(
+    A: np.ndarray,
+    weight: np.ndarray,
+    partner: np.ndarray,
+    threshold: float,
+    limit: int,
+    pairs: np.ndarray,
+    angles: np.ndarray,
+    c: np.ndarray,
+    s: np.ndarray,
+    k: int,
+    mate: np.ndarray,
+) -> int:
     """Take disjoint pairs (i, partner of i) in decreasing weight, from place k on; return the place after."""
     first = k
     mate[:] = -1
@@ -63,8 +75,17 @@ def _choose_layer(A, weight, partner, threshold, limit, pairs, angles, c, s, k, 
     return k
 
 
-@_jit
-def _rotate_columns(A, r, pairs, c, s, q, best, where):
+@compiled
+def _rotate_columns(
+    A: np.ndarray,
+    r: int,
+    pairs: np.ndarray,
+    c: np.ndarray,
+    s: np.ndarray,
+    q: np.ndarray,
+    best: float,
+    where: int,
+) -> tuple[int, float]:
     """Row r of A times the layer; the best weight / q_r among ``best`` and the changed entries, and where."""
     for k in range(len(pairs)):
         i, j = pairs[k, 0], pairs[k, 1]
@@ -78,8 +99,16 @@ def _rotate_columns(A, r, pairs, c, s, q, best, where):
     return where, best
 
 
-@_jit
-def parallel_jacobi(A, n_rotations, threshold, target, floor, least_weight, enough=0):
+@compiled
+def parallel_jacobi(
+    A: np.ndarray,
+    n_rotations: int,
+    threshold: float,
+    target: int,
+    floor: float,
+    least_weight: float,
+    enough: int = 0,
+) -> tuple[np.ndarray, np.ndarray]:
     """Parallel truncated Jacobi: A ← QᵀAQ in place, for ``n_rotations`` rotations chosen greedily.
 
     Each layer takes, of the pairs (i, argmax_j w_ij), disjoint ones in decreasing order as long as
@@ -101,8 +130,8 @@ def parallel_jacobi(A, n_rotations, threshold, target, floor, least_weight, enou
         pairs (K, 2) and angles (K,), K ≤ n_rotations.
     """
     n = A.shape[0]
-    pairs, angles = np.zeros((n_rotations, 2), np.int64), np.zeros(n_rotations)
-    c, s = np.ones(n_rotations), np.zeros(n_rotations)
+    room = min(n_rotations, 4 * n)  # for a start: a budget may be far larger than what A can use
+    pairs, angles, c, s = np.zeros((room, 2), np.int64), np.zeros(room), np.zeros(room), np.zeros(room)
     weight, partner, q = np.zeros(n), np.zeros(n, np.int64), np.ones(n)
     mate = np.empty(n, np.int64)
     if target != MATRIX:
@@ -112,7 +141,8 @@ def parallel_jacobi(A, n_rotations, threshold, target, floor, least_weight, enou
         partner[i], weight[i] = _row_best(A, i, q, target)
     k = 0
     while k < n_rotations and np.max(weight) > least_weight:
-        lo = k
+        lo, room = k, k + min(n_rotations - k, n // 2)
+        pairs, angles, c, s = longer(pairs, room), longer(angles, room), longer(c, room), longer(s, room)
         k = _choose_layer(A, weight, partner, threshold, n_rotations - k, pairs, angles, c, s, k, mate)
         if target != MATRIX:
             for p in range(lo, k):  # the new variances, a_ii + a_ij tan θ and a_jj − a_ij tan θ
@@ -120,7 +150,7 @@ def parallel_jacobi(A, n_rotations, threshold, target, floor, least_weight, enou
                 change = A[i, j] * s[p] / c[p]
                 q[i], q[j] = 1.0 / max(A[i, i] + change, floor), 1.0 / max(A[j, j] - change, floor)
         rotate_rows(A, pairs[lo:k], c[lo:k], s[lo:k], True)
-        for r in range(n):  # one visit a row: a large A does not fit the cache
+        for r in range(n):  # one visit per row: a large A does not fit the cache
             partner_r, weight_r = _rotate_columns(
                 A, r, pairs[lo:k], c[lo:k], s[lo:k], q, weight[r] / q[r], partner[r]
             )
@@ -135,8 +165,16 @@ def parallel_jacobi(A, n_rotations, threshold, target, floor, least_weight, enou
     return pairs[:k], angles[:k]
 
 
-@_jit
-def _newton_turns(M, B, target, floor, weight, partner, turn):
+@compiled
+def _newton_turns(
+    M: np.ndarray,
+    B: np.ndarray,
+    target: int,
+    floor: float,
+    weight: np.ndarray,
+    partner: np.ndarray,
+    turn: np.ndarray,
+) -> None:
     """For each i the j whose rotation, put between A and B of Q = A·B, promises most: −g²/h, and −g/h.
 
     With W = M·B, J a quarter turn of coordinates i, j and Σ f(dₖ) to be made large, a small turn changes dₖ at
@@ -174,11 +212,13 @@ def _newton_turns(M, B, target, floor, weight, partner, turn):
                 weight[i], partner[i], turn[i] = g * g / size, j, g / size
 
 
-@_jit
-def newton_rotations(M, B, n_rotations, layers, threshold, target, floor):
+@compiled
+def newton_rotations(
+    M: np.ndarray, B: np.ndarray, n_rotations: int, layers: int, threshold: float, target: int, floor: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Rotations to put between A and B of Q = A·B, layer by layer, by their promise to second order.
 
-    What `parallel_jacobi` is at the end of Q, where B = 1 and the gain is known exactly; O(n³) a layer.
+    What `parallel_jacobi` is at the end of Q, where B = 1 and the gain is known exactly; O(n³) per layer.
 
     Args:
         M, B: AᵀHA and B, shape (n, n); M is overwritten.
@@ -189,7 +229,8 @@ def newton_rotations(M, B, n_rotations, layers, threshold, target, floor):
         pairs (K, 2) and angles (K,), K ≤ n_rotations.
     """
     n = len(M)
-    pairs, angles = np.zeros((n_rotations, 2), np.int64), np.zeros(n_rotations)
+    room = min(n_rotations, layers * (n // 2))
+    pairs, angles = np.zeros((room, 2), np.int64), np.zeros(room)
     weight, partner, turn = np.empty(n), np.empty(n, np.int64), np.empty(n)
     k = 0
     for _ in range(layers):
@@ -214,8 +255,10 @@ def newton_rotations(M, B, n_rotations, layers, threshold, target, floor):
     return pairs[:k], angles[:k]
 
 
-@_jit
-def removal_losses(tiles, pairs, angles, target, floor):
+@compiled
+def removal_losses(
+    tiles: np.ndarray, pairs: np.ndarray, angles: np.ndarray, target: int, floor: float
+) -> np.ndarray:
     """How much Σ f(dₖ) falls if a rotation is taken out, for each rotation: exact, all in O(nK).
 
     Taking G out of Q = A·G·B changes Q by a matrix of rank two, A[:, ij] (1 − G) B[ij, :]. Let V = AᵀHQ,
@@ -229,7 +272,7 @@ def removal_losses(tiles, pairs, angles, target, floor):
     K = len(pairs)
     c, s = np.cos(angles), np.sin(angles)
     V = np.empty((n, n))
-    half = _half(_half(tiles, pairs, c, s), pairs, c, s)
+    half = half_product(half_product(tiles, pairs, c, s), pairs, c, s)
     for t in range(T):
         for i in range(n):
             for k in range(t * w, min(t * w + w, n)):

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from swallowtail.fitting.core.product import MATRIX, ROTATION, _jit, value_and_gradient
+from swallowtail.fitting.core.product import MATRIX, ROTATION, compiled, value_and_gradient
 from swallowtail.fitting.core.trace import trace_parts
 
-MEMORY = 12  # pairs of (step, change of gradient) remembered
+MEMORY = 12  # how many (step, change of gradient) are remembered
 ARMIJO, WOLFE = 1e-4, 0.9  # sufficient decrease; how much flatter the slope must have become
 
 
-@_jit
-def evaluate(tiles, pairs, x, target, floor, unit):
+@compiled
+def evaluate(
+    tiles: np.ndarray, pairs: np.ndarray, x: np.ndarray, target: int, floor: float, unit: float
+) -> tuple[float, np.ndarray]:
     """The objective to minimise, its gradient, over ``unit``: 1 − Σd²/‖H‖², Σ log d / n, 2 − 2 tr(QᵀR)/n."""
     if target == ROTATION:
         trace, slope, _ = trace_parts(tiles, pairs, x)
@@ -28,9 +30,9 @@ def evaluate(tiles, pairs, x, target, floor, unit):
     return -value / unit, gradient * (-1.0 / unit)
 
 
-@_jit
-def _direction(g, S, Y, rho, count):
-    """−(approximate inverse Hessian)·g: the two-loop recursion over the last ``count`` pairs (a ring)."""
+@compiled
+def _direction(g: np.ndarray, S: np.ndarray, Y: np.ndarray, rho: np.ndarray, count: int) -> np.ndarray:
+    """−(approximate inverse Hessian)·g: the two-loop recursion over the last ``count`` steps (a ring)."""
     m = min(count, MEMORY)
     p, alpha = -g, np.zeros(MEMORY)
     for q in range(m):
@@ -46,15 +48,30 @@ def _direction(g, S, Y, rho, count):
     return p
 
 
-@_jit
-def lbfgs(tiles, pairs, x, f, g, target, floor, unit, S, Y, rho, count, iterations, tolerance):
+@compiled
+def lbfgs(
+    tiles: np.ndarray,
+    pairs: np.ndarray,
+    x: np.ndarray,
+    f: float,
+    g: np.ndarray,
+    target: int,
+    floor: float,
+    unit: float,
+    S: np.ndarray,
+    Y: np.ndarray,
+    rho: np.ndarray,
+    count: int,
+    iterations: int,
+    tolerance: float,
+) -> tuple[np.ndarray, float, np.ndarray, int, bool]:
     """Up to ``iterations`` steps of L-BFGS with a bisecting weak-Wolfe line search.
 
     Args:
         tiles, pairs, target, floor: as in `value_and_gradient`.
         x, f, g: angles (K,), objective and gradient there.
         unit: ‖H‖²_F, or n, what the objective is divided by.
-        S, Y, rho, count: the memory, (MEMORY, K), (MEMORY, K), (MEMORY,), and how many pairs were ever
+        S, Y, rho, count: the memory, (MEMORY, K), (MEMORY, K), (MEMORY,), and how many steps were ever
             stored.
         iterations: at most this many steps.
         tolerance: stop when a step gains less than this.

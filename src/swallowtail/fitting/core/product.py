@@ -12,36 +12,18 @@ With D eliminated, both targets depend on Q through d = diag(QᵀHQ) alone:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 import numpy as np
 
 from swallowtail.kernels.cpu.jit import njit
 from swallowtail.wiring import Butterfly, Pairs, Wiring
 
-MATRIX, LIKELIHOOD, ROTATION = 0, 1, 2  # the last is not of this file, see `_alignment`
+MATRIX, LIKELIHOOD, ROTATION = 0, 1, 2  # the last is the target of `core.trace`
 TARGETS = {"matrix": MATRIX, "likelihood": LIKELIHOOD}
 WIDTH = 64  # columns a tile: two (n, 64) float64 tiles stay in a 1 MiB cache up to n = 1024
 FLOOR = 1e-12  # likelihood: variances below this fraction of the mean count as it, so that log is finite
 
-_jit = njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
-
-
-class DenseFit(NamedTuple):
-    """H ≈ Q diag(eigenvalues) Qᵀ, and how the fit got there."""
-
-    wiring: Wiring
-    angles: np.ndarray  # shape: (K,)
-    eigenvalues: np.ndarray  # shape: (n,), diag(QᵀHQ)
-    history: list[tuple[str, int, float]]  # (stage, K, objective), best so far first to last
-
-
-Callback = Callable[[str, int, float], None]
-
-
-class Stop(Exception):
-    """Raised by a callback to end a fit early and keep the best so far. KeyboardInterrupt does the same."""
+# One way to compile for the whole core: sums may be reordered, no NaN is expected, no lock is held.
+compiled = njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 
 
 def flat_pairs(wiring: Wiring) -> np.ndarray:  # shape: (K, 2)
@@ -64,8 +46,8 @@ def layered(n: int, pairs: np.ndarray, angles: np.ndarray) -> tuple[Pairs, np.nd
     return Pairs.from_flat(n, pairs[order], offsets), angles[order]
 
 
-@_jit
-def _pack(n, pairs):
+@compiled
+def _pack(n: int, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Each rotation into the first layer after those it shares a coordinate with. Order and offsets."""
     K = len(pairs)
     level, layer_of = np.zeros(n, np.int64), np.zeros(K, np.int64)
@@ -84,8 +66,8 @@ def _pack(n, pairs):
     return order, offsets
 
 
-@_jit
-def rotate_rows(X, pairs, c, s, transpose):
+@compiled
+def rotate_rows(X: np.ndarray, pairs: np.ndarray, c: np.ndarray, s: np.ndarray, transpose: bool) -> None:
     """X ← Q X, or Qᵀ X: row i and row j of every rotation, in place. X (n, m) contiguous."""
     K, m = len(pairs), X.shape[1]
     for q in range(K):
@@ -95,6 +77,16 @@ def rotate_rows(X, pairs, c, s, transpose):
             a, b = X[i, r], X[j, r]
             X[i, r] = ck * a - sk * b
             X[j, r] = sk * a + ck * b
+
+
+@compiled
+def longer(array: np.ndarray, size: int) -> np.ndarray:
+    """The array if it has ``size`` rows; else a copy with at least so many, and twice as many as it had."""
+    if size <= len(array):
+        return array
+    result = np.zeros((max(size, 2 * len(array)), *array.shape[1:]), array.dtype)
+    result[: len(array)] = array
+    return result
 
 
 def tile(H: np.ndarray) -> np.ndarray:  # shape: (T, n, w)
@@ -118,8 +110,8 @@ def untile(tiles: np.ndarray) -> np.ndarray:  # shape: (n, n)
     return np.ascontiguousarray(tiles.transpose(1, 0, 2).reshape(n, T * w)[:, :n])
 
 
-@_jit
-def _half(tiles, pairs, c, s):
+@compiled
+def half_product(tiles: np.ndarray, pairs: np.ndarray, c: np.ndarray, s: np.ndarray) -> np.ndarray:
     """Tiles of H Q from those of H: QᵀH tile by tile, each written back transposed (H is symmetric)."""
     T, n, w = tiles.shape
     out, X = np.empty((T, n, w)), np.empty((n, w))
@@ -137,11 +129,11 @@ def _half(tiles, pairs, c, s):
     return out
 
 
-@_jit
-def conjugate_tiles(tiles, pairs, angles):
+@compiled
+def conjugate_tiles(tiles: np.ndarray, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:
     """The tiles of QᵀHQ from those of symmetric H; O(nK)."""
     c, s = np.cos(angles), np.sin(angles)
-    return _half(_half(tiles, pairs, c, s), pairs, c, s)
+    return half_product(half_product(tiles, pairs, c, s), pairs, c, s)
 
 
 def conjugate(H: np.ndarray, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:  # shape: (n, n)
@@ -149,8 +141,10 @@ def conjugate(H: np.ndarray, pairs: np.ndarray, angles: np.ndarray) -> np.ndarra
     return untile(conjugate_tiles(tile(H), pairs, angles))
 
 
-@_jit
-def value_and_gradient(tiles, pairs, angles, target, floor):
+@compiled
+def value_and_gradient(
+    tiles: np.ndarray, pairs: np.ndarray, angles: np.ndarray, target: int, floor: float
+) -> tuple[float, np.ndarray, np.ndarray]:
     """Σ dₖ² (matrix) or −Σ log max(dₖ, floor) (likelihood), d = diag(QᵀHQ), and the gradient; O(nK).
 
     Both are sums Σ f(dₖ), and column k of QᵀHQ is all that dₖ needs; so a tile of columns goes forward
@@ -171,7 +165,7 @@ def value_and_gradient(tiles, pairs, angles, target, floor):
     T, n, w = tiles.shape
     K = len(pairs)
     c, s = np.cos(angles), np.sin(angles)
-    half = _half(tiles, pairs, c, s)
+    half = half_product(tiles, pairs, c, s)
     U, awake = np.empty((n, w)), np.empty(n, np.bool_)
     gradient, d, total = np.zeros(K), np.empty(n), 0.0
     for t in range(T):

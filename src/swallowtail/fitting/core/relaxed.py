@@ -19,7 +19,7 @@ from swallowtail.kernels.cpu.jit import njit
 from swallowtail.wiring import Wiring
 
 # Sums may be reordered; NaN and infinity keep their meaning, so that a diverging fit is noticed.
-_jit = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 
 
 def unsigned_pairs(wiring: Wiring) -> np.ndarray:  # shape: (K, 2), uint64
@@ -27,8 +27,8 @@ def unsigned_pairs(wiring: Wiring) -> np.ndarray:  # shape: (K, 2), uint64
     return flat_pairs(wiring).astype(np.uint64)
 
 
-@_jit
-def _down(pairs, cosines, sines, x):
+@compiled
+def _to_basis(pairs: np.ndarray, cosines: np.ndarray, sines: np.ndarray, x: np.ndarray) -> None:
     """x ← Qᵀ x in place: Q₁ᵀ first."""
     for k in range(len(pairs)):
         i, j, c, s = pairs[k, 0], pairs[k, 1], cosines[k], sines[k]
@@ -38,8 +38,8 @@ def _down(pairs, cosines, sines, x):
             x[j, r] = c * q - s * p
 
 
-@_jit
-def _up(pairs, cosines, sines, x):
+@compiled
+def _from_basis(pairs: np.ndarray, cosines: np.ndarray, sines: np.ndarray, x: np.ndarray) -> None:
     """x ← Q x in place: Q_L first."""
     for k in range(len(pairs) - 1, -1, -1):
         i, j, c, s = pairs[k, 0], pairs[k, 1], cosines[k], sines[k]
@@ -49,8 +49,8 @@ def _up(pairs, cosines, sines, x):
             x[j, r] = s * p + c * q
 
 
-@_jit
-def _residual(z, y):
+@compiled
+def _residual(z: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     """z ← (z − y)·2/b, the loss's gradient. Returns the means of ‖z − y‖² and of the angle from z to y."""
     n, b = z.shape
     loss, angle = 0.0, 0.0
@@ -73,8 +73,20 @@ def _residual(z, y):
     return loss, angle
 
 
-@_jit
-def extended_gradient(pairs, cosines, sines, d, x, y, rotation, gradient, gradient_d, z, u):
+@compiled
+def extended_gradient(
+    pairs: np.ndarray,
+    cosines: np.ndarray,
+    sines: np.ndarray,
+    d: np.ndarray,
+    x: np.ndarray,
+    y: np.ndarray,
+    rotation: bool,
+    gradient: np.ndarray,
+    gradient_d: np.ndarray,
+    z: np.ndarray,
+    u: np.ndarray,
+) -> tuple[float, float]:
     """Gradient of the loss with respect to the blocks (a, b, c, d) and to D, by backpropagation.
 
     The loss is the mean over the b columns of L = ‖Q D Qᵀx − y‖², or of L′ = ‖Q x − y‖² if ``rotation``.
@@ -97,11 +109,11 @@ def extended_gradient(pairs, cosines, sines, d, x, y, rotation, gradient, gradie
     if rotation:
         z[:] = x
     else:
-        _down(pairs, cosines, sines, x)
+        _to_basis(pairs, cosines, sines, x)
         for i in range(n):
             for r in range(b):
                 z[i, r] = d[i] * x[i, r]
-    _up(pairs, cosines, sines, z)
+    _from_basis(pairs, cosines, sines, z)
     u[:] = z
     loss, angle = _residual(u, y)
 
@@ -146,8 +158,8 @@ def extended_gradient(pairs, cosines, sines, d, x, y, rotation, gradient, gradie
     return loss, angle
 
 
-@_jit
-def project(blocks, cosines, sines):
+@compiled
+def project(blocks: np.ndarray, cosines: np.ndarray, sines: np.ndarray) -> None:
     """Equation 5: the rotation nearest to each block [[a, b], [c, d]], into ``cosines`` and ``sines``.
 
     (cos, sin) = (a + d, c − b)/η with η = √((a + d)² + (b − c)²). At η = 0, a reflection up to scale, every
@@ -160,15 +172,27 @@ def project(blocks, cosines, sines):
             cosines[k], sines[k] = p / size, q / size
 
 
-@_jit
+@compiled
 def relax_and_project(
-    pairs, cosines, sines, d, X, Y, order, batch_size, rates, rates_d, floor, rotation, normalized
-):
+    pairs: np.ndarray,
+    cosines: np.ndarray,
+    sines: np.ndarray,
+    d: np.ndarray,
+    X: np.ndarray,
+    Y: np.ndarray,
+    order: np.ndarray,
+    batch_size: int,
+    rates: np.ndarray,
+    rates_d: np.ndarray,
+    floor: float,
+    rotation: bool,
+    normalized: float,
+) -> tuple[float, float]:
     """Algorithm 1: for each minibatch, ω̃ ← ω̃ − α ∂L/∂ω̃, then project every Givens; Q and D in place.
 
     Args:
         pairs, cosines, sines, d: Q and D, changed in place; d stays as it is if ``rotation``.
-        X, Y: pairs as rows, shape (m, n).
+        X, Y: samples as rows, shape (m, n).
         order: which rows to take one after another; its length is ``batch_size`` times the number of steps.
         batch_size: b.
         rates, rates_d: α for Q and for D, one number a step.

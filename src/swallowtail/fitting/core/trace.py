@@ -1,7 +1,7 @@
 """How well rotations align with an orthogonal matrix: tr(QᵀR), its gradient, exact updates, greedy growth.
 
 ‖R − Q‖²_F = 2n − 2 tr(QᵀR) for orthogonal R, so the best Q maximises the trace of M = QᵀR. A rotation product
-is given flat, as in `_conjugate`: ``pairs`` (K, 2) and ``angles`` (K,), Q₁ first. Split Q = A·G·B around one
+is given flat, as in `core.product`: ``pairs`` (K, 2) and ``angles`` (K,), Q₁ first. Split Q = A·G·B around one
 rotation G on (i, j) and let C = AᵀRBᵀ: the trace is tr(GᵀC), whose part that depends on G's angle θ is
 
     (c_ii + c_jj) cos θ + (c_ji − c_ij) sin θ,    largest at θ = atan2(c_ji − c_ij, c_ii + c_jj).
@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from swallowtail.fitting.core.product import _jit, rotate_rows
+from swallowtail.fitting.core.product import compiled, longer, rotate_rows
 
 
-@_jit
+@compiled
 def trace_parts(
     tiles: np.ndarray, pairs: np.ndarray, angles: np.ndarray
 ) -> tuple[float, np.ndarray, np.ndarray]:
@@ -27,7 +27,7 @@ def trace_parts(
     two rows of U are still zero is skipped.
 
     Args:
-        tiles: `_conjugate.tile` of R (n, n).
+        tiles: `core.product.tile` of R (n, n).
         pairs: shape (K, 2), Q₁ first.
         angles: shape (K,).
 
@@ -71,7 +71,7 @@ def trace_parts(
     return total, w, p
 
 
-@_jit
+@compiled
 def sweep_layers(R: np.ndarray, pairs: np.ndarray, offsets: np.ndarray, angles: np.ndarray) -> float:
     """Give each layer in turn, last to first, its best angles with all others fixed; in place. O(nK).
 
@@ -105,14 +105,14 @@ def sweep_layers(R: np.ndarray, pairs: np.ndarray, offsets: np.ndarray, angles: 
     return total
 
 
-@_jit
+@compiled
 def _gain(a: float, b: float) -> float:
     """√(a² + b²) − a without cancellation."""
     root = np.sqrt(a * a + b * b)
     return b * b / (root + a) if a > 0.0 else root - a
 
 
-@_jit
+@compiled
 def _find_partners(M: np.ndarray, stale: np.ndarray, gain: np.ndarray, partner: np.ndarray) -> None:
     """For each stale i the j ≠ i whose rotation raises the trace of M most, and by how much.
 
@@ -134,7 +134,7 @@ def _find_partners(M: np.ndarray, stale: np.ndarray, gain: np.ndarray, partner: 
                     gain[j], partner[j] = g, i
 
 
-@_jit
+@compiled
 def grow_aligned(
     M: np.ndarray, n_rotations: int, threshold: float, least: float, enough: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -156,7 +156,8 @@ def grow_aligned(
         pairs (K, 2) and angles (K,), K ≤ n_rotations.
     """
     n = len(M)
-    pairs, angles = np.zeros((n_rotations, 2), np.int64), np.zeros(n_rotations)
+    room = min(n_rotations, 4 * n)  # for a start: a budget may be far larger than what M can use
+    pairs, angles = np.zeros((room, 2), np.int64), np.zeros(room)
     gain, partner = np.empty(n), np.zeros(n, np.int64)
     taken, stale = np.empty(n, np.bool_), np.ones(n, np.bool_)
     k = 0
@@ -165,7 +166,8 @@ def grow_aligned(
         order = np.argsort(-gain)
         if not gain[order[0]] > least:
             break
-        lowest, lo = threshold * gain[order[0]], k
+        lowest, lo, room = threshold * gain[order[0]], k, k + min(n_rotations - k, n // 2)
+        pairs, angles = longer(pairs, room), longer(angles, room)
         taken[:] = False
         for i in order:
             j = partner[i]

@@ -10,20 +10,23 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from swallowtail.fitting.core.growth import jacobi_angle
-from swallowtail.fitting.core.objectives import Objective, Smooth
-from swallowtail.fitting.core.product import MATRIX, Callback, DenseFit, Stop, conjugate, flat_pairs, permuted
-from swallowtail.fitting.methods.recovery import recover_symmetric
+from swallowtail.fitting.core.objectives import Alignment, Objective, Smooth
+from swallowtail.fitting.core.order import jacobi_angles, learned_order
+from swallowtail.fitting.core.product import MATRIX, conjugate, flat_pairs, permuted
+from swallowtail.fitting.core.records import AlignedFit, Callback, DenseFit, Stop
+from swallowtail.fitting.core.trace import sweep_layers
+from swallowtail.fitting.methods.recovery import recover_rotation, recover_symmetric
 from swallowtail.wiring import Butterfly, Wiring
 
 STARTS = 8
+SWEEPS, SETTLED = (
+    30,
+    1e-4,
+)  # exact layer updates per start of a rotation; they end when one gains less than this
 SCOUT, FINISH = 60, 1000  # L-BFGS iterations for every start and kick, and for the best at the end
-SHARE_KICKED, KICK = (
-    0.1,
-    1.0,
-)  # a kick moves this share of the angles by a normal number of this deviation (radians)
+SHARE_KICKED, KICK = 0.1, 1.0  # a kick moves this share of the angles, by a normal number of this deviation
 HEAT = 0.02  # a kick may end this much worse, relatively, at first; falls linearly to nothing
-WORK = 2e10  # multiply-adds spent on kicks by default: a second or two
+WORK = 2e10  # multiply-adds spent by default on kicks, and on random starts of a rotation: a second or two
 
 
 def fit_butterfly(
@@ -46,8 +49,8 @@ def fit_butterfly(
         starts: random starts, beside Jacobi angles layer by layer and, at depth 1, direct recovery.
         kicks: how often the best angles are disturbed and polished again; None spends a second or two, 100
             at most.
-        order: coordinate at each position of the butterfly, shape (n,); see `morton_order`,
-            `learned_order`; "learn" is the latter; None is the natural order.
+        order: coordinate at each position of the butterfly, shape (n,); see `core.order`;
+            "learn" is its `learned_order`; None is the natural order.
         seed: of the random starts.
         callback: called as callback(stage, K, best objective so far); may raise `Stop` or
             KeyboardInterrupt, and the best so far is returned.
@@ -117,46 +120,41 @@ def search_angles(
     return best[0], history
 
 
-def morton_order(height: int, width: int) -> np.ndarray:  # shape: (height * width,)
-    """Pixels of a row-major image in Z-order: the butterfly's strides alternate between rows and columns.
+def align_butterfly(
+    R: np.ndarray,
+    wiring: Wiring,
+    *,
+    starts: int | None = None,
+    kicks: int | None = None,
+    seed: int = 0,
+    callback: Callback | None = None,
+) -> AlignedFit:
+    """Fit R ≈ Q with Q on a fixed wiring: exact updates layer by layer, then L-BFGS on all angles.
 
-    >>> morton_order(2, 4).tolist()
-    [0, 1, 4, 5, 2, 3, 6, 7]
+    Args:
+        R: orthogonal, shape (n, n), any n.
+        wiring: on n coordinates; a `Butterfly` of any depth, or `Pairs`.
+        starts: random starts, beside no rotation and, for a butterfly of depth 1, what recovery reads off;
+            None is 8, or as many as take a second or two.
+        kicks: how often the best angles are disturbed and polished again; None spends a second or two, 100
+            at most.
+        seed: of starts and kicks.
+        callback: called as callback(stage, K, best objective so far); may raise `Stop` or
+            KeyboardInterrupt, and the best so far is returned.
+
+    Returns:
+        Wiring, angles (K,) and the history of ‖R − Q‖²_F / n.
+
+    >>> align_butterfly(np.array([[0.6, -0.8], [0.8, 0.6]]), Butterfly(2)).angles.round(6).tolist()
+    [0.927295]
     """
-    rows, columns = np.divmod(np.arange(height * width), width)
-    key = np.zeros(height * width, dtype=np.int64)
-    for bit in range(max(height, width).bit_length()):
-        key |= ((columns >> bit) & 1) << (2 * bit) | ((rows >> bit) & 1) << (2 * bit + 1)
-    return np.argsort(key, kind="stable")
-
-
-def learned_order(H: np.ndarray) -> np.ndarray:  # shape: (n,)
-    """An order of the coordinates in which those that should meet do: clusters paired level by level.
-
-    The first layer pairs single coordinates with the largest total a_ij², rotates them by their Jacobi
-    angles, the next one pairs those pairs, and so on. n that is not a power of two is filled up with empty
-    coordinates, which are dropped at the end.
-    """
-    n = len(H)
-    N = 1 << (n - 1).bit_length()
-    A = np.zeros((N, N))
-    A[:n, :n] = H
-    clusters = np.arange(N)[:, None]  # shape: (number of clusters, coordinates in each)
-    while len(clusters) > 1:
-        weight = np.zeros((len(clusters), len(clusters)))
-        for column in clusters.T:
-            weight += A[np.ix_(column, column)] ** 2
-        first, second = _matching(weight)
-        pairs = np.stack([clusters[first].ravel(), clusters[second].ravel()], axis=1)
-        A = conjugate(A, pairs, _jacobi_angles(A, pairs))
-        clusters = np.concatenate([clusters[first], clusters[second]], axis=1)
-    # Merge number l joined places that differ in bit l; the butterfly's first layer is its highest bit.
-    bits = N.bit_length() - 1
-    place = np.arange(N)
-    reversed_place = sum(((place >> bit) & 1) << (bits - 1 - bit) for bit in range(bits)) + 0 * place
-    order = np.empty(N, dtype=np.int64)
-    order[reversed_place] = clusters[0]
-    return order[order < n]
+    objective, pairs = Alignment(R), flat_pairs(wiring)
+    generator = np.random.default_rng(seed)
+    if starts is None:
+        one = 10.0 * objective.n * max(len(pairs), 1) * (SWEEPS + SCOUT)
+        starts = int(min(STARTS, WORK / one))
+    begin = _aligned_starts(objective.R, wiring, pairs, starts, generator)
+    return AlignedFit(wiring, *search_angles(objective, pairs, begin, kicks, generator, callback))
 
 
 def _starts(
@@ -176,27 +174,32 @@ def _starts(
             yield recovered.angles
     A, greedy = objective.H, np.zeros(len(pairs))
     for lo, hi in zip(wiring.offsets[:-1], wiring.offsets[1:], strict=True):
-        greedy[lo:hi] = _jacobi_angles(A, pairs[lo:hi])
+        greedy[lo:hi] = jacobi_angles(A, pairs[lo:hi])
         A = conjugate(A, pairs[lo:hi], greedy[lo:hi])
     yield greedy
     for _ in range(count):
         yield generator.uniform(-np.pi, np.pi, len(pairs))
 
 
-def _jacobi_angles(A: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    i, j = pairs.T
-    return np.array([jacobi_angle(a, b, d) for a, b, d in zip(A[i, i], A[i, j], A[j, j], strict=True)])
+def _aligned_starts(
+    R: np.ndarray, wiring: Wiring, pairs: np.ndarray, count: int, generator: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """Angles to start from, swept: recovered, none, then random ones."""
+    if isinstance(wiring, Butterfly) and wiring.depth == 1:
+        if wiring.reverse:  # Rᵀ = Q diag(±1), but for its signs
+            yield -recover_rotation(R.T).angles[wiring.transpose_order]
+        else:
+            yield recover_rotation(R).angles
+    yield _swept(R, wiring, pairs, np.zeros(len(pairs)))
+    for _ in range(count):
+        yield _swept(R, wiring, pairs, generator.uniform(-np.pi, np.pi, len(pairs)))
 
 
-def _matching(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A perfect matching of heavy pairs, greedily: (first, second)."""
-    m = len(weight)
-    i, j = np.triu_indices(m, 1)
-    free = np.ones(m, dtype=bool)
-    first, second = [], []
-    for k in np.argsort(-weight[i, j], kind="stable"):
-        if free[i[k]] and free[j[k]]:
-            free[i[k]] = free[j[k]] = False
-            first.append(i[k])
-            second.append(j[k])
-    return np.array(first), np.array(second)
+def _swept(R: np.ndarray, wiring: Wiring, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:
+    before = -np.inf
+    for _ in range(SWEEPS):
+        trace = sweep_layers(R, pairs, wiring.offsets, angles)
+        if trace - before < SETTLED * abs(trace):
+            break
+        before = trace
+    return angles

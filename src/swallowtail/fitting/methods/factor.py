@@ -21,7 +21,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from swallowtail.fitting.core.growth import parallel_jacobi
-from swallowtail.fitting.core.product import Callback, DenseFit, Stop, _jit, layered, rotate_rows
+from swallowtail.fitting.core.product import compiled, layered, rotate_rows
+from swallowtail.fitting.core.records import Callback, DenseFit, Stop
 
 CLUSTER, HUBS, TOP = 32, 64, 256  # rows of a cluster; the longest rows, which join each; those visited alone
 SHARES = (0.15, 0.3, 0.55)  # of the budget for the local stage; the best outcome is kept
@@ -63,8 +64,10 @@ class Factor(NamedTuple):
         return len(self.basis) * c * c + 2.0 * c * float(w @ np.diagonal(gram)) + low, low
 
 
-@_jit
-def value_and_gradient(basis, weights, pairs, angles):
+@compiled
+def value_and_gradient(
+    basis: np.ndarray, weights: np.ndarray, pairs: np.ndarray, angles: np.ndarray
+) -> tuple[float, np.ndarray, np.ndarray]:
     """Σ eᵢ² with eᵢ = Σ_q w_q (QᵀZ)²_iq, its gradient (K,), and e (n,); O(rK).
 
     Forward Z ← QᵀZ; then V = ∂/∂Z = 4 eᵢ w_q z_iq beside it, and both walk back through the rotations: behind
@@ -105,8 +108,19 @@ def value_and_gradient(basis, weights, pairs, angles):
     return total, gradient, e
 
 
-@_jit
-def _visit(Z, w, hubs, rows, offsets, limits, least, pairs, angles, used):
+@compiled
+def _visit(
+    Z: np.ndarray,
+    w: np.ndarray,
+    hubs: np.ndarray,
+    rows: np.ndarray,
+    offsets: np.ndarray,
+    limits: np.ndarray,
+    least: float,
+    pairs: np.ndarray,
+    angles: np.ndarray,
+    used: int,
+) -> int:
     """Truncated Jacobi in one block after another, Z ← QᵀZ in place; return how many rotations there are now.
 
     Args:

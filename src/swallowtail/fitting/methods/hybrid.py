@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swallowtail import checks
-from swallowtail.fitting.core.product import Callback, DenseFit, Stop, conjugate, flat_pairs
+from swallowtail.fitting.core.product import conjugate, flat_pairs
+from swallowtail.fitting.core.records import Callback, DenseFit, Stop
 from swallowtail.fitting.methods.pairs import default_cycles, fit_pairs
 
 SMALL = 128  # up to this n every rank is tried, beyond it powers of two, with fewer turns

@@ -1,36 +1,25 @@
-"""Data-chosen pairs: truncated Jacobi, then a polish of all angles, then prune-and-regrow.
+"""Pairs chosen from the data: truncated Jacobi, then a polish of all angles, then prune-and-regrow.
 
-Which coordinates meet matters more than any optimiser: at n = 64 with 192 rotations, choosing them from the
-data brings the butterfly's 33°, 35°, 17° (5, 32, 64 large eigenvalues) down to 13°, 24°, 13°. Three steps:
-
-1. Grow. Parallel truncated Jacobi zeroes the largest entries of QᵀHQ, a layer of disjoint pairs at a time.
-2. Polish. L-BFGS on all angles together, with D = diag(QᵀHQ) eliminated.
-3. Cycle. Take out the rotations that matter least (the exact loss of each is known), polish, put as many
-   elsewhere, anywhere in Q, polish; or grow first and prune after. Small losses are accepted early on, as in
-   annealing.
+Which coordinates meet matters more than any optimiser. At n = 64 with 192 rotations, choosing them from the
+data brings the butterfly's 33°, 35°, 17° (5, 32, 64 large eigenvalues) down to 13°, 24°, 13°. The same holds for
+rotations: a butterfly ends at 67° from a Haar R whatever the optimiser, pairs chosen from R at 49°.
+`core.search` has the steps; here is how much work each kind of matrix gets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from swallowtail.fitting.core.objectives import WORK_BETWEEN_REPORTS, Objective, Smooth
-from swallowtail.fitting.core.product import MATRIX, Callback, DenseFit, Stop, layered
+from swallowtail.fitting.core.objectives import Alignment, Objective
+from swallowtail.fitting.core.product import MATRIX, layered
+from swallowtail.fitting.core.records import AlignedFit, Callback, DenseFit
+from swallowtail.fitting.core.search import FINISH, POLISH, State, search_pairs
 
-THRESHOLD = 0.1  # of the largest weight; 0.2 ends within 0.2° of it at n = 64
-THRESHOLDS = (0.05, 0.1, 0.2, 0.5, 1.0)  # cycles vary it: another threshold, other pairs
-SHARES = (4, 8, 16, 32)  # a cycle replaces K / share rotations
-POLISH, FINISH = 20, 100  # L-BFGS iterations inside a cycle, and at the end
-POLISH_TOLERANCE, FINISH_TOLERANCE = 1e-5, 1e-7
-HEAT = 0.03  # a cycle may be this much worse, relatively, at first; falls linearly to nothing
 WORK = 1.6e10  # multiply-adds spent on cycles by default: about two seconds
-FINISH_WORK = 2.5e9  # multiply-adds a polish may take from n ≈ 1000 on
-STAGES = ("grow", "polish", "cycle", "shrink", "finish")
-
-State = dict[str, Any]  # arrays, numbers, strings, and lists and dicts of the latter two
+WORK_ALIGNED = 2e10  # the same for a rotation, whose gradient takes half as many
+MOST_CYCLES = 400  # of a rotation; half a second at n = 64
 
 
 def default_cycles(n: int, n_rotations: int) -> int:
@@ -67,7 +56,7 @@ def fit_pairs(
         seed: of the cycles' choices.
         callback: called as callback(stage, K, best objective so far), stages "grow", "polish", "cycle",
             "shrink"; may raise `Stop` or KeyboardInterrupt, and the best so far is returned.
-        save, resume: as in `search_pairs`.
+        save, resume: as in `core.search.search_pairs`.
 
     Returns:
         The wiring (a `Pairs`), angles (K,), eigenvalues (n,), and the history of the best objective: the
@@ -93,189 +82,71 @@ def fit_pairs(
     return DenseFit(wiring, angles, objective.eigenvalues(search.pairs, search.angles), search.history)
 
 
-def search_pairs(
-    objective: Smooth,
+def align_pairs(
+    R: np.ndarray,
     n_rotations: int,
     *,
-    cycles: int,
-    finish: int = FINISH,
-    goal: float = -np.inf,
+    cycles: int | None = None,
+    target_error: float | None = None,
     seed: int = 0,
     callback: Callback | None = None,
     save: Callable[[State], None] | None = None,
     resume: State | None = None,
-) -> Search:
-    """Grow, polish and cycle on any objective.
+) -> AlignedFit:
+    """Fit R ≈ Q with ``n_rotations`` rotations on pairs chosen from R.
+
+    Greedy growth, polish, prune-and-regrow as in `fit_pairs`; here rotations can be added anywhere in
+    the product, not at its end alone. With n(n − 1)/2 rotations any rotation is met exactly.
 
     Args:
-        objective: what to minimise.
-        n_rotations, cycles, finish, seed, callback: as in `fit_pairs`.
-        goal: stop at this value, then take out the rotations it can be kept without.
-        save: called with the state of the search at every boundary of a stage or a cycle. Its arrays are in
-            use: write or copy them before returning.
-        resume: such a state, of a search with the same arguments; the result is the one the undisturbed
-            search gives, to the bit.
+        R: orthogonal with determinant +1, shape (n, n).
+        n_rotations: the budget K; fewer are used when R is met before that.
+        cycles: prune-and-regrow cycles; None spends a second or two, 400 at most.
+        target_error: stop at this relative error ‖R − Q‖_F / √n with as few rotations as it takes.
+        seed: of the cycles' choices.
+        callback: as in `fit_pairs`.
+        save, resume: as in `core.search.search_pairs`.
 
     Returns:
-        The search, whose ``pairs`` (K, 2), ``angles`` (K,), ``value`` and ``history`` are the best found.
+        Wiring, angles (K,) and the history of ‖R − Q‖²_F / n.
     """
-    search = Search(objective, n_rotations, callback, save)
-    stage = 0 if resume is None else search.restore(resume)
-    at_cycle = resume if stage == STAGES.index("cycle") else None
-    try:
-        if stage <= STAGES.index("grow"):
-            search.grow(max(goal, objective.rounding), None if resume is None else resume["residual"])
-        if stage <= STAGES.index("polish") and cycles:  # without cycles the finish follows at once
-            search.mark("polish")
-            search.polish(POLISH * 3, POLISH_TOLERANCE)
-        if stage <= STAGES.index("cycle") and search.value > goal:
-            search.cycle(cycles, seed, max(goal, objective.rounding), at_cycle)
-        if stage <= STAGES.index("shrink") and search.value <= goal:
-            search.shrink(goal)
-        search.mark("finish")
-        if finish:
-            search.polish(finish, FINISH_TOLERANCE)
-    except (Stop, KeyboardInterrupt):
-        pass
-    return search
-
-
-class Search:
-    """The best product found so far, and the moves that improve it."""
-
-    def __init__(
-        self,
-        objective: Smooth,
-        n_rotations: int,
-        callback: Callback | None,
-        save: Callable[[State], None] | None,
-    ) -> None:
-        self.objective, self.budget, self._callback, self._save = objective, n_rotations, callback, save
-        self.pairs, self.angles = np.zeros((0, 2), np.int64), np.zeros(0)
-        self.value = objective.of_residual(objective.residual(self.pairs, self.angles))
-        self.history = [("start", 0, self.value)]
-
-    def mark(self, stage: str, **more: Any) -> None:
-        """Hand the state to ``save``."""
-        if self._save is not None:
-            best = {"pairs": self.pairs, "angles": self.angles, "value": self.value, "history": self.history}
-            self._save({"stage": stage, **best, **more})
-
-    def restore(self, state: State) -> int:
-        """Take the best product from a state; returns the number of its stage."""
-        self.pairs, self.angles, self.value = state["pairs"], state["angles"], float(state["value"])
-        self.history = [(str(stage), int(k), float(value)) for stage, k, value in state["history"]]
-        return STAGES.index(state["stage"])
-
-    def grow(self, goal: float, residual: np.ndarray | None) -> None:
-        """Greedy growth up to the budget or ``goal``, in pieces that can be interrupted."""
-        A = self.objective.residual(self.pairs, self.angles) if residual is None else residual.copy()
-        # Whole layers: a layer cut short changes those that follow, and at n = 4096 that cost a kernel 2°.
-        piece = max(1, int(WORK_BETWEEN_REPORTS / (10.0 * self.objective.n)))
-        if goal > self.objective.rounding:  # a quality was asked for: do not grow far beyond it
-            piece = max(1, min(piece, self.budget // 16))
-        while len(self.angles) < self.budget and self.value > goal:
-            count = self.budget - len(self.angles)
-            pairs, angles = self.objective.grow(A, count, THRESHOLD, piece)
-            if len(angles) == 0:
-                break
-            pairs, angles = np.concatenate([self.pairs, pairs]), np.concatenate([self.angles, angles])
-            self._keep("grow", pairs, angles, self.objective.of_residual(A))
-            self.mark("grow", residual=A)
-
-    def polish(self, iterations: int, tolerance: float) -> None:
-        """L-BFGS on the best product."""
-        pairs = self.pairs
-        affordable = FINISH_WORK / (14.0 * self.objective.n * max(len(pairs), 1))
-        iterations = min(iterations, max(12, int(affordable)))
-        angles, value = self.objective.polish(
-            pairs, self.angles, iterations, tolerance, lambda x, f: self._keep("polish", pairs, x, f)
+    objective = Alignment(R)
+    if cycles is None:
+        cycles = round(
+            min(MOST_CYCLES, WORK_ALIGNED / (7.0 * objective.n * max(n_rotations, 1) * 6 * POLISH))
         )
-        self._keep("polish", pairs, angles, value)
+    goal = -np.inf if target_error is None else target_error**2
+    search = search_pairs(
+        objective,
+        n_rotations,
+        cycles=cycles,
+        goal=goal,
+        seed=seed,
+        callback=callback,
+        save=save,
+        resume=resume,
+    )
+    pairs, angles, history = search.pairs, search.angles, search.history
+    if search.value > max(goal, objective.rounding) and n_rotations >= objective.n * (objective.n - 1) // 2:
+        pairs, angles = givens_qr(objective.R)
+        value = objective.of_residual(objective.residual(pairs, angles))
+        history = [*history, ("eliminate", len(angles), value)]
+    return AlignedFit(*layered(objective.n, pairs, angles), history)
 
-    def cycle(self, cycles: int, seed: int, goal: float, state: State | None) -> None:
-        """Prune and regrow, ``cycles`` times over or until ``goal`` is reached."""
-        generator = np.random.default_rng(seed)
-        pairs, angles, value, first = self.pairs, self.angles, self.value, 0
-        if state is not None:
-            generator.bit_generator.state = state["generator"]
-            pairs, angles = state["current_pairs"], state["current_angles"]
-            value, first = float(state["current_value"]), int(state["index"])
-        # A short search has no time to come back from a worse place, nor for small moves.
-        heat, shares = (HEAT, SHARES) if cycles >= 20 else (0.0, SHARES[:2])
-        for index in range(first, cycles):
-            self.mark(
-                "cycle",
-                index=index,
-                generator=generator.bit_generator.state,
-                current_pairs=pairs,
-                current_angles=angles,
-                current_value=value,
-            )
-            if self.value <= goal or not len(angles):
-                break
-            count = max(1, self.budget // int(generator.choice(shares)))
-            threshold, grow_first = float(generator.choice(THRESHOLDS)), bool(generator.integers(2))
-            new_pairs, new_angles, new_value = self._replace(
-                pairs, angles, count, threshold, grow_first, generator
-            )
-            if new_value < value + heat * (1.0 - index / cycles) * abs(value):
-                pairs, angles, value = new_pairs, new_angles, new_value
-                self._keep("cycle", pairs, angles, value)
 
-    def shrink(self, goal: float) -> None:
-        """Take out rotations as long as the objective stays below ``goal``."""
-        while len(self.angles) and self.value <= goal:
-            self.mark("shrink")
-            losses = np.sort(self.objective.removal_losses(self.pairs, self.angles))
-            count = int(np.searchsorted(np.cumsum(np.maximum(losses, 0.0)), goal - self.value))
-            if count == 0:
-                return
-            pairs, angles = self._prune(self.pairs, self.angles, len(self.angles) - count)
-            angles, value = self.objective.polish(
-                pairs, angles, 2 * POLISH, POLISH_TOLERANCE, self._tick("shrink")
-            )
-            if value > goal:
-                return
-            self.pairs, self.angles, self.value = pairs, angles, value
-            self.history.append(("shrink", len(angles), value))
+def givens_qr(R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A rotation R (n, n) as n(n − 1)/2 Givens rotations, Q₁ first: column by column its entries are zeroed.
 
-    def _replace(
-        self,
-        pairs: np.ndarray,
-        angles: np.ndarray,
-        count: int,
-        threshold: float,
-        grow_first: bool,
-        generator: np.random.Generator,
-    ) -> tuple[np.ndarray, np.ndarray, float]:
-        """``count`` rotations out and as many in, polished after each."""
-        tick = self._tick("cycle")
-        value = np.inf
-        for grow in (grow_first, not grow_first):
-            if grow:
-                pairs, angles = self.objective.regrow(pairs, angles, count, threshold, generator)
-            else:
-                pairs, angles = self._prune(pairs, angles, self.budget - (0 if grow_first else count))
-            angles, value = self.objective.polish(pairs, angles, POLISH, POLISH_TOLERANCE, tick)
-        return pairs, angles, value
-
-    def _prune(self, pairs: np.ndarray, angles: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Keep the ``count`` rotations whose removal would cost most."""
-        order = np.argsort(-self.objective.removal_losses(pairs, angles), kind="stable")
-        kept = np.sort(order[: max(count, 0)])
-        return np.ascontiguousarray(pairs[kept]), angles[kept]
-
-    def _keep(self, stage: str, pairs: np.ndarray, angles: np.ndarray, value: float) -> None:
-        """Remember a product if it is the best yet and within the budget; tell the callback."""
-        if value < self.value and len(angles) <= self.budget:
-            self.pairs, self.angles, self.value = pairs, angles, value
-            self.history.append((stage, len(angles), value))
-        self._tick(stage)(angles, value)
-
-    def _tick(self, stage: str) -> Callable[[np.ndarray, float], None]:
-        def tick(angles: np.ndarray, value: float) -> None:
-            if self._callback is not None:
-                self._callback(stage, len(self.angles), self.value)
-
-        return tick
+    Returns:
+        pairs (K, 2) and angles (K,).
+    """
+    M, n = np.array(R, dtype=np.float64), len(R)
+    pairs, angles = [], []
+    for i in range(n - 1):
+        for j in range(i + 1, n):
+            theta = float(np.arctan2(M[j, i], M[i, i]))
+            c, s = np.cos(theta), np.sin(theta)
+            M[[i, j]] = c * M[i] + s * M[j], c * M[j] - s * M[i]
+            pairs.append((i, j))
+            angles.append(theta)
+    return np.array(pairs, np.int64).reshape(-1, 2), np.array(angles)

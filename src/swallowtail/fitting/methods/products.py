@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swallowtail import checks
-from swallowtail.fitting.core.product import Callback, DenseFit
+from swallowtail.fitting.core.records import Callback, DenseFit
 from swallowtail.fitting.methods.factor import Factor, fit_factor
 from swallowtail.fitting.methods.pairs import fit_pairs
 from swallowtail.wiring import Wiring
@@ -96,12 +96,12 @@ def fit_products(
     return _fit(probe(product, n, n_products, passes, seed, callback), n_rotations, seed, callback)
 
 
-def fit_pairs_data(
+def fit_samples(
     X: np.ndarray, Y: np.ndarray, n_rotations: int, seed: int = 0, callback: Callback | None = None
 ) -> ProductFit:
-    """Fit H ≈ Q D Qᵀ from m pairs the user has, X and Y ≈ HX (n, m), in least squares; see `fit_products`."""
+    """Fit H ≈ Q D Qᵀ from m samples the user has, X and Y ≈ HX (n, m), in least squares; see `fit_products`."""
     n_rotations = checks.integer("n_rotations", n_rotations, at_least=0)
-    fit = _fit(orthonormal_pairs(X, Y), n_rotations, seed, callback)
+    fit = _fit(orthonormal_samples(X, Y), n_rotations, seed, callback)
     return fit._replace(n_products=np.shape(X)[1])
 
 
@@ -133,8 +133,8 @@ def probe(
     return _probes(X, Y, sizes[0])
 
 
-def orthonormal_pairs(X: np.ndarray, Y: np.ndarray, tolerance: float = 1e-8) -> Probes:
-    """Pairs with X orthonormal that say of a symmetric H what the given ones say, in least squares.
+def orthonormal_samples(X: np.ndarray, Y: np.ndarray, tolerance: float = 1e-8) -> Probes:
+    """Samples with X orthonormal that say of a symmetric H what the given ones say, in least squares.
 
     min ‖HX − Y‖_F over H = Hᵀ (Higham's symmetric Procrustes problem): with X = U diag(σ) Vᵀ, C = YV and
     b = UᵀC diag(σ), UᵀHU has the entries (b_ij + b_ji)/(σ_i² + σ_j²), and (1 − UUᵀ)HU = (1 − UUᵀ) C diag(1/σ).

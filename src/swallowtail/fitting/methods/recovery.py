@@ -24,7 +24,8 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 from scipy.sparse.linalg import ArpackError, eigsh
 
 from swallowtail.fitting.core.objectives import Objective
-from swallowtail.fitting.core.product import DenseFit, flat_pairs
+from swallowtail.fitting.core.product import flat_pairs
+from swallowtail.fitting.core.records import DenseFit
 from swallowtail.wiring import Butterfly
 
 CONNECTED = 1e-12  # entries below this, relative to the largest of H, are rounding and connect nothing

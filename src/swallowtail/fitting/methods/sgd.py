@@ -1,8 +1,8 @@
-"""The paper's Algorithm 1: learn H ≈ Q D Qᵀ, or a rotation R ≈ Q, from pairs (x, y) by stochastic gradient.
+"""The paper's Algorithm 1: learn H ≈ Q D Qᵀ, or a rotation R ≈ Q, from samples (x, y) by stochastic gradient.
 
 Each step follows the gradient of L = ‖Q D Qᵀx − y‖² (or L′ = ‖Q x − y‖²) with respect to every non-zero of
 every layer as if they were free, then projects each Givens back to the nearest rotation (equation 5).
-`_relaxed` does the work; here are rates, scales and the loop. `tracker.Tracker` takes single steps for an H
+`core.relaxed` does the work; here are rates, scales and the loop. `tracker.Tracker` takes single steps for an H
 that moves.
 """
 
@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swallowtail import checks
-from swallowtail.fitting.core.product import Stop
+from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.core.relaxed import relax_and_project, unsigned_pairs
-from swallowtail.fitting.samples import Supply, as_rows
+from swallowtail.fitting.core.samples import Supply, as_rows
 from swallowtail.wiring import Butterfly, Wiring
 
 LOSSES = ("symmetric", "rotation")
-RATE = 0.002  # α for one pair a step. Four times as much still converges, to a noisier end.
+RATE = 0.002  # α for one sample per step. Four times as much still converges, to a noisier end.
 LARGEST_BATCH_GAIN = 16  # the rate may grow with the batch up to here: beyond, curvature limits it, not noise
 PEAK = 24.0  # how far the energy-weighted mean of λ² may exceed its plain mean before the rate has to shrink
 DIVERGED = 1e3  # a relative loss that D = 0 would beat a thousand times
@@ -30,7 +30,7 @@ Rate = float | Callable[[int], float]  # a number, or step ↦ number
 
 
 class Epoch(NamedTuple):
-    """Where a fit stood after an epoch; loss and angle are means over its steps, on the pairs trained on."""
+    """Where a fit stood after an epoch; loss and angle are means over its steps, on the samples trained on."""
 
     n_products: int
     epoch: int
@@ -45,7 +45,7 @@ class SGDFit(NamedTuple):
     angles: np.ndarray  # shape: (K,)
     eigenvalues: np.ndarray | None  # shape: (n,)
     history: list[Epoch]
-    n_products: int  # 0 if the pairs were given
+    n_products: int  # 0 if the samples were given
 
 
 def fit_sgd(
@@ -55,7 +55,7 @@ def fit_sgd(
     loss: str = "symmetric",
     wiring: Wiring | None = None,
     inputs: Any = "sphere",
-    n_pairs: int | None = None,
+    n_samples: int | None = None,
     fresh: bool = False,
     epochs: int = 10,
     batch_size: int = 1,
@@ -78,11 +78,11 @@ def fit_sgd(
         loss: "symmetric" for L with Q D Qᵀ, "rotation" for L′ with Q alone.
         wiring: who meets whom; `Butterfly` (n) by default.
         inputs: where to take x: "sphere" (unit sphere), "cube" (centred hypercube), a region as a function
-            (k, generator) ↦ columns (n, k), or columns (n, k) to draw from. Unused with given pairs.
-        n_pairs: m, the number of pairs; 32 n by default.
-        fresh: take m new pairs every epoch, each once, instead of drawing from the same m at random.
+            (k, generator) ↦ columns (n, k), or columns (n, k) to draw from. Unused with given samples.
+        n_samples: m, the number of samples; 32 n by default.
+        fresh: take m new samples every epoch, each once, instead of drawing from the same m at random.
         epochs: an epoch is m draws.
-        batch_size: pairs whose mean gradient makes one step.
+        batch_size: samples whose mean gradient makes one step.
         rate: α: a number, a function of the step, or one of these for Q and one for D, as a tuple.
         rescale: measure x in units of its root mean square and H in units of its own scale
             (`spectral_scale`), so that one rate fits any norm. With False, α acts on the numbers as they are.
@@ -92,7 +92,7 @@ def fit_sgd(
         angles: where to start, (K,); by default uniform in (−π, π).
         eigenvalues: where to start, (n,); by default all Σ xᵀy / Σ xᵀx, an estimate of tr(H)/n.
         callback: called with each `Epoch`; raising `Stop` in it, or Ctrl-C, returns the fit so far.
-        seed: of x, of the start and of the order of pairs.
+        seed: of x, of the start and of the order of samples.
 
     Returns:
         An `SGDFit`.
@@ -105,7 +105,7 @@ def fit_sgd(
     batch_size = checks.integer("batch_size", batch_size, at_least=1)
     epsilon = floor_or_nan(floor)
     rng = np.random.default_rng(seed)
-    supply = Supply(source, n, inputs, n_pairs, max_products, rng)
+    supply = Supply(source, n, inputs, n_samples, max_products, rng)
     n, wiring = supply.n, wiring_for(supply.n, wiring)
     pairs, rotation = unsigned_pairs(wiring), loss == "rotation"
     cosines, sines = start_rotation(wiring, angles, rng)
@@ -159,10 +159,10 @@ def spectral_scale(X: np.ndarray, Y: np.ndarray) -> tuple[float, float]:
     In units of the former E‖x‖² = n, and σ² = max(h², w/24) with h² = tr(H²)/n, the plain mean of λ², and
     w = tr(H⁴)/tr(H²), its mean weighted by energy. The gradient's noise grows with h and its curvature with
     the few large λ, which w sees: a step of 0.1/w is about the largest that converges, on any matrix tried.
-    With E x xᵀ = I, E‖y‖² = tr(H²), and E(y₁ᵀy₂)² = tr(H⁴) for independent pairs, so both come for free.
+    With E x xᵀ = I, E‖y‖² = tr(H²), and E(y₁ᵀy₂)² = tr(H⁴) for independent samples, so both come for free.
 
     Args:
-        X, Y: pairs as rows, shape (m, n).
+        X, Y: samples as rows, shape (m, n).
 
     Returns:
         The scale of x and σ; 1 for what is zero.
@@ -198,7 +198,7 @@ def start_rotation(wiring: Wiring, angles: Any, rng: np.random.Generator) -> tup
     else:
         theta = as_rows("angles", angles)[0]
         if len(theta) != wiring.n_rotations:
-            raise ValueError(f"angles: expected {wiring.n_rotations}, one a rotation, got {len(theta)}")
+            raise ValueError(f"angles: expected {wiring.n_rotations}, one per rotation, got {len(theta)}")
     return np.cos(theta), np.sin(theta)
 
 

@@ -1,4 +1,4 @@
-"""Tracker: follow a slowly changing H, one relax-and-project step of Algorithm 1 for each pair that comes."""
+"""Tracker: follow a slowly changing H, one relax-and-project step of Algorithm 1 for each sample that comes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 
 from swallowtail import checks
 from swallowtail.fitting.core.relaxed import relax_and_project, unsigned_pairs
+from swallowtail.fitting.core.samples import as_rows
 from swallowtail.fitting.methods.sgd import (
     LOSSES,
     Rate,
@@ -20,7 +21,6 @@ from swallowtail.fitting.methods.sgd import (
     start_rotation,
     wiring_for,
 )
-from swallowtail.fitting.samples import as_rows
 from swallowtail.operators.rotation import Rotation
 from swallowtail.operators.symmetric import SymmetricOperator
 from swallowtail.wiring import Wiring
@@ -29,7 +29,7 @@ TRACKING_RATE = 0.004  # following wants a larger step than settling: see benchm
 
 
 class Tracker:
-    """Ĥ = Q D Qᵀ (or Q̂ = Q) that learns from every pair it is shown.
+    """Ĥ = Q D Qᵀ (or Q̂ = Q) that learns from every sample it is shown.
 
     Section 4 of the paper: x may be a step δu and y the change δg of a gradient. ``rescale=False`` makes
     ``rate`` its α, ``unit_inputs=True`` is its factor 1/‖δu‖, ``floor`` its ε for negative eigenvalues.
@@ -41,7 +41,7 @@ class Tracker:
         rate: α: a number, a function of the update's number, or one of these for Q and one for D, as a tuple.
         rescale: measure x and H in units of their own scale, as `fit_sgd` does, from running means over
             the last n updates or so; with False, α is the paper's, on the numbers as they are.
-        unit_inputs: scale each pair by 1/‖x‖ first. A pair with x = 0 says nothing and is passed over.
+        unit_inputs: scale each sample by 1/‖x‖ first. A sample with x = 0 says nothing and is passed over.
         floor: ε: negative eigenvalues become this at each projection; None leaves them.
         normalized_step: κ: choose each step's length so that it lowers the linearised loss by κ L; ``rate``
             then only says how the step is shared between Q and D. None: plain steps.
@@ -91,13 +91,13 @@ class Tracker:
         self.n_updates = 0
 
     def update(self, x: Any, y: Any) -> float:
-        """Take one step on a pair, or on the mean over a batch of pairs.
+        """Take one step on a sample, or on the mean over a batch of samples.
 
         Args:
             x, y: shape (n,), or columns (n, b).
 
         Returns:
-            The mean loss over the pairs (after ``unit_inputs``) before the step; 0 if every x is zero.
+            The mean loss over the samples (after ``unit_inputs``) before the step; 0 if every x is zero.
         """
         X, Y = as_rows("x", x), as_rows("y", y)
         if X.shape != Y.shape or X.shape[1] != self.n or not len(X):

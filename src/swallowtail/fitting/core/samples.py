@@ -1,4 +1,4 @@
-"""Where the pairs (x, y) of a stochastic fit come from: products with the paper's inputs, or the caller."""
+"""Where the samples (x, y) of a stochastic fit come from: products with the paper's inputs, or the caller."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from swallowtail import checks
 from swallowtail.metrics import as_product
 
-PAIRS_PER_DIMENSION = 32  # m = 32 n pairs: half as many cost up to half a degree at n = 64
+SAMPLES_PER_DIMENSION = 32  # m = 32 n samples: half as many cost up to half a degree at n = 64
 _BLOCK = 1 << 21  # numbers in one call of the product function
 
 Inputs = Callable[[int, np.random.Generator], np.ndarray]  # (m, generator) ↦ x as rows (m, n)
@@ -30,24 +30,24 @@ def as_rows(name: str, value: Any) -> np.ndarray:  # shape: (m, n), float64
 
 
 class Supply:
-    """Pairs as rows (m, n), from a product function and inputs, or as given; counts products."""
+    """Samples as rows (m, n), from a product function and inputs, or as given; counts products."""
 
     def __init__(
         self,
         source: Any,
         n: int | None,
         inputs: Any,
-        n_pairs: int | None,
+        n_samples: int | None,
         limit: int | None,
         rng: np.random.Generator,
     ) -> None:
         self.n_products, self._rng, self._given, self._limit = 0, rng, None, None
         if isinstance(source, tuple):
-            self._given = _given_pairs(source)
+            self._given = _given_samples(source)
             self.n = self._given[0].shape[1]
             if n is not None and n != self.n:
                 raise ValueError(
-                    f"n: expected {self.n}, the length of the pairs' columns, got {n}; leave it out"
+                    f"n: expected {self.n}, the length of the samples' columns, got {n}; leave it out"
                 )
             return
         product = as_product("source", source)
@@ -59,8 +59,8 @@ class Supply:
         if product.shape not in (None, (self.n, self.n)):
             raise ValueError(f"source: expected shape (n, n) with n = {self.n}, got {product.shape}")
         self._apply = product.apply
-        n_pairs = PAIRS_PER_DIMENSION * self.n if n_pairs is None else n_pairs
-        self._m = checks.integer("n_pairs", n_pairs, at_least=1)
+        n_samples = SAMPLES_PER_DIMENSION * self.n if n_samples is None else n_samples
+        self._m = checks.integer("n_samples", n_samples, at_least=1)
         self._limit = None if limit is None else checks.integer("max_products", limit, at_least=1)
         self._inputs = _input_function(inputs, self.n)
 
@@ -70,7 +70,7 @@ class Supply:
         return self._limit is not None and self.n_products >= self._limit
 
     def draw(self) -> tuple[np.ndarray, np.ndarray]:
-        """The given pairs, or as many new ones as asked for and still allowed."""
+        """The given samples, or as many new ones as asked for and still allowed."""
         if self._given is not None:
             return self._given
         m = self._m if self._limit is None else min(self._m, self._limit - self.n_products)
@@ -86,9 +86,9 @@ class Supply:
         return X, Y
 
 
-def _given_pairs(source: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray]:
+def _given_samples(source: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray]:
     if len(source) != 2:
-        raise ValueError(f"source: expected a pair (X, Y) of columns, got a tuple of {len(source)}")
+        raise ValueError(f"source: expected a tuple (X, Y) of columns, got a tuple of {len(source)}")
     X, Y = (as_rows(name, value) for name, value in zip("XY", source, strict=True))
     if X.shape != Y.shape or X.size == 0:
         raise ValueError(f"source: expected X and Y of one shape (n, m), got {X.T.shape} and {Y.T.shape}")
