@@ -33,7 +33,7 @@ from swallowtail.metrics import error_angle
 TITLE = "Tracking a matrix that moves"
 TRACKER, CHOSEN, LEFT = "tracker", "tracker on chosen pairs", "constant fit"
 ANEW = "Algorithm 1 from scratch"
-RATE = 0.008  # the best of 0.002, 0.004 and 0.008 at speeds that can be followed: benchmarks/tracking.py
+RATE = 0.008  # the best of 0.002, 0.004 and 0.008 at speeds that can be followed: benchmarks/tracking
 N_CHECKS = 4  # angles a run, over the second half of the drift
 
 

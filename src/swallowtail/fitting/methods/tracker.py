@@ -25,7 +25,7 @@ from swallowtail.operators.rotation import Rotation
 from swallowtail.operators.symmetric import SymmetricOperator
 from swallowtail.wiring import Wiring
 
-TRACKING_RATE = 0.004  # following wants a larger step than settling: see benchmarks/tracking.py
+TRACKING_RATE = 0.004  # following wants a larger step than settling: see benchmarks/tracking
 
 
 class Tracker:

@@ -1,0 +1,1 @@
+"""What every benchmark shares: timing, rows, bars and pages."""

@@ -1,0 +1,1 @@
+"""Covariances, mixtures and Laplace posteriors beside their rivals: python -m benchmarks.gaussians."""

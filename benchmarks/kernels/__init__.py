@@ -1,0 +1,1 @@
+"""The kernels beside copy, dense products, FFT, low rank and other packages: python -m benchmarks.run."""

@@ -1,0 +1,72 @@
+"""The bars of the kernels, read off the rows."""
+
+from __future__ import annotations
+
+from benchmarks.common.bars import Bar
+from benchmarks.common.rows import Row
+
+
+def cpu(rows: list[Row]) -> list[Bar]:
+    """Against FFT, dense and low rank."""
+    t = lambda suite, name, n: _median(rows, suite, name, n)
+    result: list[Bar] = []
+    for n, q, h, dense in ((1024, 0.9, 1.8, 30), (4096, 0.7, 1.4, 60)):
+        fft = t("rotate", "rfft", n)
+        result += [
+            Bar(f"Q / rfft, n={n}", t("rotate", "swallowtail Q", n) / fft, "≤", q),
+            Bar(f"dense / Q, n={n}", t("rotate", "dense", n) / t("rotate", "swallowtail Q", n), "≥", dense),
+            Bar(f"H / rfft, n={n}", t("symmetric", "swallowtail H", n) / t("symmetric", "rfft", n), "≤", h),
+            Bar(
+                f"H / low rank, n={n}",
+                t("symmetric", "swallowtail H", n) / t("symmetric", "c·I", n),
+                "≤",
+                1.0,
+            ),
+        ]
+    result.append(
+        Bar(
+            "forward+backward / rfft, n=1024",
+            t("training", "swallowtail", 1024) / t("training", "rfft", 1024),
+            "≤",
+            5,
+        )
+    )
+    for n, bar in ((1024, 6), (4096, 80)):
+        result.append(
+            Bar(
+                f"one vector: dense / Q, n={n}",
+                t("one vector", "dense", n) / t("one vector", "swallowtail Q", n),
+                "≥",
+                bar,
+            )
+        )
+    one, two = (
+        next(r["us_50"] for r in rows if r["suite"] == "threads" and r["threads"] == k) for k in (1, 2)
+    )
+    result.append(Bar("two threads, speed-up at n=4096", one / two, "≥", 1.6))
+    a_rotation = t("pairs", "swallowtail pairs Q", 784) / 3920 / (t("pairs", "butterfly", 784) / 5120)
+    result.append(Bar("pairs / butterfly, time per rotation", a_rotation, "≤", 2))
+    extra = [r["extra_bytes"] for r in rows if r["suite"] == "memory"]
+    result.append(Bar("memory of backward, depth 8 / depth 1", extra[1] / extra[0], "≤", 1.1))
+    return result
+
+
+def cuda(rows: list[Row]) -> list[Bar]:
+    """Against a copy of the same data."""
+    over = lambda suite, name, n: _median(rows, suite, name, n) / _median(rows, suite, "copy", n)
+    result: list[Bar] = []
+    for n, q, h in ((64, 1.1, 1.6), (256, 1.1, 1.6), (1024, 1.1, 1.6), (4096, 1.5, 2.6), (16384, 2.2, 5.0)):
+        if any(r["n"] == n for r in rows):
+            result.append(Bar(f"Q / copy, n={n}", over("rotate", "swallowtail Q", n), "≤", q))
+            result.append(Bar(f"H / copy, n={n}", over("symmetric", "swallowtail H", n), "≤", h))
+    result.append(Bar("Q bf16 / copy, n=1024", over("rotate bf16", "swallowtail Q", 1024), "≤", 1.5))
+    result.append(Bar("forward+backward / copy, n=1024", over("training", "swallowtail", 1024), "≤", 4.5))
+    result.append(Bar("pairs Q / copy, n=784, K=3920", over("pairs", "swallowtail pairs Q", 784), "≤", 12))
+    return result
+
+
+def _median(rows: list[Row], suite: str, name: str, n: int) -> float:
+    found = [
+        r["us_50"] for r in rows if r["suite"] == suite and r["n"] == n and r["contender"].startswith(name)
+    ]
+    return float(found[0])

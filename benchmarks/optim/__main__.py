@@ -1,0 +1,64 @@
+"""The optimisers against their rivals and their own ablations, medians over seeds not used in development.
+
+    python -m benchmarks.optim [--parts lbfgs,newton,minibatch,adam,images] [--seeds 5]
+    python -m benchmarks.optim --report      # bars, plots and docs from the committed rows
+
+Every row is one run: problem, method, seed, and what it took. Learning rates of the stochastic methods (``RATES``)
+were chosen from a grid on development seeds by ``--tune``, those of heavy ball and GivensNewton on seeds 1 to 5 by
+hand; all other settings of GivensAdam and GivensLBFGS are their defaults.
+Curves of loss against gradients and against seconds are rows too (part "curve"). What a step costs on a GPU is
+measured by `benchmarks.optim.gpu`.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import torch
+from tqdm import tqdm
+
+from benchmarks.common.rows import read_rows, write_rows
+from benchmarks.optim import images, stochastic
+from benchmarks.optim.deterministic import lbfgs, newton
+from benchmarks.optim.problems import FIRST_SEED
+from benchmarks.optim.report import plot, show, write_page
+from benchmarks.optim.stochastic import adam, minibatch
+
+PARTS = {"lbfgs": lbfgs, "newton": newton, "minibatch": minibatch, "adam": adam, "images": images.real}
+
+
+def report() -> None:
+    """Everything that is made from committed rows."""
+    rows = [row for part in PARTS for row in read_rows(f"optim-{part}")]
+    show(rows)
+    plot(rows)
+    write_page(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument(
+        "--first-seed", type=int, default=FIRST_SEED, help="for development; rows are not written"
+    )
+    parser.add_argument("--tune", action="store_true", help="print losses over the grids of rates, and end")
+    parser.add_argument("--report", action="store_true", help="only read the committed rows")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    if options.tune:
+        stochastic.tune()
+        images.tune()
+        return
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    for part in () if options.report else options.parts.split(","):
+        rows = [row for seed in tqdm(seeds, desc=part, unit="seed") for row in PARTS[part](seed)]
+        show(rows)
+        if options.first_seed == FIRST_SEED:
+            print("rows:", write_rows(f"optim-{part}", rows, f"python -m benchmarks.optim --parts {part}"))
+    if options.report or options.first_seed == FIRST_SEED:
+        report()
+
+
+if __name__ == "__main__":
+    main()

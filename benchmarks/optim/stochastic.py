@@ -1,0 +1,117 @@
+"""Stochastic problems: GivensAdam against Adam and SOAP; GivensNewton's minibatch modes against SGD."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.common.rows import Row
+from benchmarks.optim.problems import FIRST_SEED, Network, curve_rows, train
+from benchmarks.optim.rivals import SOAP
+from swallowtail.optim import GivensAdam, GivensNewton
+
+STOCHASTIC = {
+    "MLP 64-64-10": (64, 64, 10),
+    "AE 64-32-8-32-64": (64, 32, 8, 32, 64),
+    "AE 64-128-16-128-64": (64, 128, 16, 128, 64),
+}
+BETAS = (0.9, 0.99)
+METHODS: dict[str, Callable[[Any, float], torch.optim.Optimizer]] = {
+    "Adam": lambda p, lr: torch.optim.Adam(p, lr, betas=BETAS),
+    "SOAP": lambda p, lr: SOAP(p, lr),
+    "GivensAdam": lambda p, lr: GivensAdam(p, lr),
+    "GivensAdam, butterflies": lambda p, lr: GivensAdam(p, lr, wiring="butterfly"),
+    "GivensAdam, random Q": lambda p, lr: GivensAdam(p, lr, wiring="random"),
+}
+GRID = (0.007, 0.01, 0.014, 0.02, 0.03, 0.05)
+TUNING_SEEDS = (1, 2, 3)
+RATES: dict[
+    str, dict[str, float]
+] = {  # ablations take GivensAdam's, but a random basis is no better than none
+    "MLP 64-64-10": {"Adam": 0.02, "SOAP": 0.03, "GivensAdam": 0.05},
+    "AE 64-32-8-32-64": {"Adam": 0.03, "SOAP": 0.03, "GivensAdam": 0.03},
+    "AE 64-128-16-128-64": {"Adam": 0.014, "SOAP": 0.02, "GivensAdam": 0.02},
+}
+MINIBATCH_PAPER = {"lr": 1.0, "rate": (0.03, 0.3), "epsilon": 0.3, "normalized_step": None}
+MINIBATCH: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "SGD": lambda p: torch.optim.SGD(p, 1.0),
+    "GivensNewton, two gradients": lambda p: GivensNewton(p, **MINIBATCH_PAPER, gradients="twice"),
+    "GivensNewton, reuse × 4": lambda p: GivensNewton(p, **MINIBATCH_PAPER, gradients="reuse", reuse=4),
+}
+
+
+def adam(seed: int) -> Iterator[Row]:
+    """Training loss after 1000 minibatches of 64."""
+    for name, widths in STOCHASTIC.items():
+        for label, make in METHODS.items():
+            problem = Network(widths, seed)
+            begin = time.process_time()
+            rate = RATES[name]["Adam" if label.endswith("random Q") else label.split(",")[0]]
+            curve = train(problem, make(problem.params, rate), 1000, seed)
+            seconds = time.process_time() - begin
+            yield {
+                "part": "adam", "problem": name, "method": label, "seed": seed, "evaluations": 1000,
+                "loss": curve[-1][1], "seconds": seconds,
+            }  # fmt: skip
+            if seed == FIRST_SEED:
+                yield from curve_rows(
+                    "adam", name, label, seed, [(k, f, seconds * k / 1000) for k, f in curve]
+                )
+
+
+def tune() -> None:
+    """Print the median loss at every rate of the grid, to choose ``RATES`` from."""
+    for name, widths in STOCHASTIC.items():
+        for label in ("Adam", "SOAP", "GivensAdam"):
+            losses = {}
+            for lr in GRID:
+                runs = []
+                for seed in TUNING_SEEDS:
+                    problem = Network(widths, seed)
+                    runs.append(train(problem, METHODS[label](problem.params, lr), 1000, seed, 1000)[-1][1])
+                losses[lr] = float(np.median(runs))
+            best = min(losses, key=lambda lr: losses[lr])
+            shown = {lr: round(loss, 4) for lr, loss in losses.items()}
+            print(f"{name:24s} {label:12s} best {best:g}", shown, flush=True)
+
+
+def minibatch(seed: int) -> Iterator[Row]:
+    """The paper's minibatch modes against SGD on MLP 64-32-10 after 1000 gradients, rates falling to zero."""
+    for label, make in MINIBATCH.items():
+        problem = Network((64, 32, 10), seed)
+        begin = time.process_time()
+        used = _train_minibatch(problem, make(problem.params), seed, 1000)
+        with torch.no_grad():
+            final = float(problem.loss())
+        yield {
+            "part": "minibatch", "problem": "MLP 64-32-10", "method": label, "seed": seed, "evaluations": used,
+            "loss": final, "seconds": time.process_time() - begin,
+        }  # fmt: skip
+
+
+def _train_minibatch(problem: Network, optimizer: torch.optim.Optimizer, seed: int, limit: int) -> int:
+    """Train until ``limit`` gradients are spent, whatever a step takes; the number spent."""
+    rng, group, used = np.random.default_rng(seed), optimizer.param_groups[0], 0
+    base, shown = group["lr"], group["reuse"] if group.get("gradients") == "reuse" else 1
+    index = torch.zeros(0, dtype=torch.int64)
+
+    def closure() -> torch.Tensor:
+        nonlocal used
+        used += 1
+        optimizer.zero_grad()
+        loss = problem.loss(index)
+        loss.backward()
+        return loss
+
+    step = 0
+    while used < limit:
+        if step % shown == 0:
+            index = torch.from_numpy(rng.integers(0, len(problem.X), 64))
+        group["lr"] = base * (1 - used / limit)
+        optimizer.step(closure)
+        step += 1
+    return used

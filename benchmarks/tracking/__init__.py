@@ -1,0 +1,1 @@
+"""A matrix that moves, followed by `Tracker`: python -m benchmarks.tracking."""
