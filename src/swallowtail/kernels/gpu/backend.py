@@ -1,35 +1,36 @@
-"""The GPU back end: launchers of the Triton kernels. Shapes and formulas are those of `reference`.
+"""The GPU back end. Shapes and formulas are those of `reference`.
 
-Every function takes what `prepare` returned for the same wiring and angles as ``prepared=``, and makes it
-anew otherwise. `prepare` chooses the fast form (two multiply-adds a rotation) when it is as accurate as the
-plain one.
+Every function takes what `prepare` returned for the same wiring and angles as ``prepared=``. Without it, the function
+makes tables for this one call. `prepare` chooses the fast form (two multiply-adds per rotation) where it is as accurate
+as the plain one.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
-from swallowtail.wiring import Pairs, Wiring
+from swallowtail.errors import ArgumentError
+from swallowtail.wiring import Butterfly, Pairs, Wiring
 
+_missing: str | None = None  # why Triton cannot be imported
 try:
-    import triton
-
-    from swallowtail.kernels.gpu import butterfly as gpu_butterfly
-    from swallowtail.kernels.gpu import pairs as gpu_pairs
-    from swallowtail.kernels.gpu import tables as gpu_tables
+    from swallowtail.kernels.gpu import backward, butterfly, pairs, tables
     from swallowtail.kernels.gpu.pairs import PreparedPairs
     from swallowtail.kernels.gpu.tables import PreparedButterfly
-except ImportError:  # `available` says so
-    triton = None
+except ImportError as error:  # `available` says so
+    _missing = str(error)
+
+if TYPE_CHECKING:
+    Prepared: TypeAlias = PreparedButterfly | PreparedPairs
 
 
 def available() -> str | None:
     """None, or a sentence saying why this back end cannot run here."""
-    if triton is None:
-        return "Triton cannot be imported; install the package triton."
+    if _missing is not None:
+        return f"Triton cannot be imported ({_missing}); install the package triton."
     if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
         return "PyTorch sees no CUDA device, and TRITON_INTERPRET=1 is not set."
     return None
@@ -42,44 +43,46 @@ def prepare(
     *,
     dtype: torch.dtype | None = None,
     fast: bool = True,
-) -> PreparedButterfly | PreparedPairs:
+) -> Prepared:
     """Make the tables that the kernels read; they hold while the angles (and eigenvalues) do not change.
 
     Args:
-        wiring: who meets whom. angles: shape (B, K). eigenvalues: shape (B, n), or None. dtype: of the
-        arithmetic, float32 or float64; the angles' own unless given. fast: allow the fast form. Choosing it
-        waits for the device once.
+        wiring: who meets whom.
+        angles: shape (B, K).
+        eigenvalues: shape (B, n), or None.
+        dtype: of the arithmetic, float32 or float64; by default that of the angles.
+        fast: allow the fast form. Choosing it waits for the device once.
     """
     dtype = _arithmetic(dtype or angles.dtype)
     if isinstance(wiring, Pairs):
-        return gpu_pairs.prepare(wiring, angles, dtype)
-    if fast and wiring.n_rotations:
-        prepared = gpu_tables.prepare_fast(wiring, angles, eigenvalues, dtype)
-        if prepared is not None:
-            return prepared
-    return gpu_tables.prepare_plain(wiring, angles, eigenvalues, dtype)
+        return pairs.prepare(wiring, angles, dtype)
+    return _prepare_butterfly(_butterfly(wiring), angles, eigenvalues, dtype, fast)
 
 
-def prepare_training(wiring: Wiring, angles: torch.Tensor, x: torch.Tensor) -> Any:
+def prepare_training(wiring: Wiring, angles: torch.Tensor, x: torch.Tensor) -> Prepared | None:
     """Tables for `rotate` and then `rotate_backward`."""
     if not wiring.n_rotations or not x.numel():
         return None
     if isinstance(wiring, Pairs):
-        return _plain(wiring, angles, x)
-    return gpu_tables.prepare_plain(wiring, angles, None, _arithmetic(x.dtype), training=True)
+        return _for_one_call(wiring, angles, x)
+    return tables.prepare_plain(_butterfly(wiring), angles, None, _arithmetic(x.dtype), training=True)
 
 
-def multiply_adds(wiring: Wiring, prepared: PreparedButterfly | PreparedPairs, form: str = "rotate") -> int:
-    """Multiply-adds of one Q x ("rotate"), Q D Qᵀ x ("symmetric") or xᵀ Q D Qᵀ x ("quadratic") as the kernel
-    does it.
+def multiply_adds(wiring: Wiring, prepared: Prepared, form: str = "rotate") -> int:
+    """Multiply-adds that the kernel does for one vector.
 
-    A rotation takes four in the plain form and two in the fast one, which adds a scaling by n numbers to each
-    sweep; in the middle of Q D Qᵀ it is part of D.
+    A rotation takes four in the plain form and two in the fast form. The fast form adds one scaling by n numbers per
+    sweep; in the middle of Q D Qᵀ that scaling is part of D.
+
+    Args:
+        wiring: who meets whom.
+        prepared: what `prepare` returned.
+        form: "rotate" for Q x, "symmetric" for Q D Qᵀ x, "quadratic" for xᵀ Q D Qᵀ x.
     """
-    n, rotations = wiring.n, wiring.n_rotations
-    fast = isinstance(prepared, PreparedButterfly) and prepared.fast
-    once = (2 if fast else 4) * rotations
-    scalings = n * wiring.depth if fast else 0
+    n = wiring.n
+    once, scalings = 4 * wiring.n_rotations, 0
+    if isinstance(prepared, PreparedButterfly) and prepared.fast:
+        once, scalings = 2 * wiring.n_rotations, n * prepared.scale.shape[1]
     if form == "rotate":
         return once + scalings
     inner = max(0, scalings - n)
@@ -92,10 +95,10 @@ def rotate(
     """Q x, or Qᵀ x. Shapes: angles (B, K), x (B, m, n)."""
     if not wiring.n_rotations or not x.numel():
         return x.clone(memory_format=torch.contiguous_format)
-    prepared = _plain(wiring, angles, x) if prepared is None else prepared
+    prepared = _for_one_call(wiring, angles, x) if prepared is None else prepared
     if isinstance(wiring, Pairs):
-        return gpu_pairs.launch(prepared, x, transpose, not transpose, None)
-    return gpu_butterfly.launch(wiring, prepared, x, transpose, not transpose, None)
+        return pairs.apply(prepared, x, transpose, not transpose, None)
+    return butterfly.apply(_butterfly(wiring), prepared, x, transpose, not transpose, None)
 
 
 def symmetric(
@@ -104,23 +107,23 @@ def symmetric(
     """Q D Qᵀ x in one call. Shapes: angles (B, K), eigenvalues (B, n), x (B, m, n)."""
     if not wiring.n_rotations or not x.numel():
         return (_widen(x) * _widen(eigenvalues)[:, None]).to(x.dtype)
-    prepared = _plain(wiring, angles, x) if prepared is None else prepared
+    prepared = _for_one_call(wiring, angles, x) if prepared is None else prepared
     if isinstance(wiring, Pairs):
-        return gpu_pairs.launch(prepared, x, True, True, eigenvalues)
-    prepared = _with_middle(wiring, angles, eigenvalues, prepared)
-    return gpu_butterfly.launch(wiring, prepared, x, True, True, prepared.middle)
+        return pairs.apply(prepared, x, True, True, eigenvalues)
+    prepared = _with_middle(_butterfly(wiring), angles, eigenvalues, prepared)
+    return butterfly.apply(_butterfly(wiring), prepared, x, True, True, prepared.middle)
 
 
 def quadratic(
     wiring: Wiring, angles: torch.Tensor, eigenvalues: torch.Tensor, x: torch.Tensor, prepared: Any = None
 ) -> torch.Tensor:
-    """xᵀ Q D Qᵀ x, one number a vector: it stops halfway. Shape (B, m)."""
+    """xᵀ Q D Qᵀ x, one number per vector: it stops in the middle. Shape (B, m)."""
     if not wiring.n_rotations or not x.numel() or isinstance(wiring, Pairs):
         w = rotate(wiring, angles, _widen(x), transpose=True, prepared=prepared)
         return (w * w * _widen(eigenvalues)[:, None]).sum(-1).to(x.dtype)
-    prepared = _plain(wiring, angles, x) if prepared is None else prepared
-    prepared = _with_middle(wiring, angles, eigenvalues, prepared)
-    return gpu_butterfly.launch(wiring, prepared, x, True, False, prepared.middle, quadratic=True)
+    prepared = _for_one_call(wiring, angles, x) if prepared is None else prepared
+    prepared = _with_middle(_butterfly(wiring), angles, eigenvalues, prepared)
+    return butterfly.apply(_butterfly(wiring), prepared, x, True, False, prepared.middle, quadratic=True)
 
 
 def rotate_backward(
@@ -133,17 +136,25 @@ def rotate_backward(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Gradients of ⟨grad, Q x⟩ with respect to x and the angles, given the output y = Q x (or Qᵀ x).
 
-    Nothing was stored on the way forward; both y and grad walk back together, and an angle's gradient is the
-    sum over the vectors of g_j y_i − g_i y_j. The sums are taken in a fixed order.
+    The forward pass stores nothing. y and grad walk back together, and an angle's gradient is the sum over the vectors
+    of g_j y_i − g_i y_j. The sums are taken in a fixed order.
     """
     if not wiring.n_rotations or not y.numel():
         return grad.to(y.dtype).clone(memory_format=torch.contiguous_format), torch.zeros_like(_widen(angles))
     if prepared is None or (isinstance(prepared, PreparedButterfly) and prepared.fast):
         prepared = prepare_training(wiring, angles, y)
     y, grad = y.contiguous(), grad.contiguous()
-    launch = gpu_pairs.launch_backward if isinstance(wiring, Pairs) else gpu_butterfly.launch_backward
-    grad_x, grad_angles = launch(wiring, prepared, y, grad, transpose)
+    if isinstance(wiring, Pairs):
+        grad_x, grad_angles = pairs.walk_back(prepared, y, grad, transpose)
+    else:
+        grad_x, grad_angles = backward.walk_back(_butterfly(wiring), prepared, y, grad, transpose)
     return grad_x, grad_angles.to(_arithmetic(angles.dtype))
+
+
+def _butterfly(wiring: Wiring) -> Butterfly:
+    if not isinstance(wiring, Butterfly):
+        raise ArgumentError("wiring", "a Butterfly or Pairs", type(wiring).__name__)
+    return wiring
 
 
 def _arithmetic(dtype: torch.dtype) -> torch.dtype:
@@ -154,18 +165,31 @@ def _widen(x: torch.Tensor) -> torch.Tensor:
     return x.to(_arithmetic(x.dtype))
 
 
-def _plain(wiring: Wiring, angles: torch.Tensor, x: torch.Tensor) -> Any:
-    """For a single call: the plain form is prepared without waiting for the device."""
+def _for_one_call(wiring: Wiring, angles: torch.Tensor, x: torch.Tensor) -> Prepared:
+    """The plain form, because it is prepared without waiting for the device."""
     return prepare(wiring, angles, dtype=_arithmetic(x.dtype), fast=False)
 
 
-def _with_middle(
-    wiring: Wiring, angles: torch.Tensor, eigenvalues: torch.Tensor, prepared: PreparedButterfly
+def _prepare_butterfly(
+    wiring: Butterfly,
+    angles: torch.Tensor,
+    eigenvalues: torch.Tensor | None,
+    dtype: torch.dtype,
+    fast: bool,
 ) -> PreparedButterfly:
-    """Prepared without eigenvalues: add them (in the fast form after a look at their range)."""
+    prepared = (
+        tables.prepare_fast(wiring, angles, eigenvalues, dtype) if fast and wiring.n_rotations else None
+    )
+    return tables.prepare_plain(wiring, angles, eigenvalues, dtype) if prepared is None else prepared
+
+
+def _with_middle(
+    wiring: Butterfly, angles: torch.Tensor, eigenvalues: torch.Tensor, prepared: PreparedButterfly
+) -> PreparedButterfly:
+    """What was prepared without eigenvalues, with them; the fast form has to look at their range first."""
     if prepared.middle is not None:
         return prepared
-    dtype = prepared.tables[0][0].dtype
+    dtype = prepared.tables[0].u.dtype
     if prepared.fast:
-        return prepare(wiring, angles, eigenvalues, dtype=dtype)
+        return _prepare_butterfly(wiring, angles, eigenvalues, dtype, fast=True)
     return prepared._replace(middle=eigenvalues.to(dtype).contiguous())

@@ -1,8 +1,8 @@
-"""Launching compiled Triton kernels without going through their compiler's front door every time.
+"""Launching compiled Triton kernels with little work on the host.
 
-Triton looks at every argument on every launch to find the binary that fits, and asks the driver about every pointer;
-on a slow host four launches cost a training step as much time as its kernels take. Here the search is done once for
-each kind of arguments, remembered for the very same sizes, and tensors are handed over as addresses.
+Triton looks at every argument of every launch to find the binary that fits, and asks the driver about every pointer. On
+a slow host, four such launches took as long as the kernels of a training step. Here the binary is looked up once per
+kind of arguments and remembered by their exact sizes, and tensors are passed as addresses.
 """
 
 from __future__ import annotations
@@ -11,19 +11,22 @@ from typing import Any
 
 import torch
 
+from swallowtail.kernels.gpu.triton_private import compile_and_launch, launch_again, specialisation
+
 _compiled: dict[Any, Any] = {}  # by what Triton tells apart
-_remembered: dict[Any, Any] = {}  # the same by sizes as they are: found sooner, forgotten when too many
+_remembered: dict[Any, Any] = {}  # by exact sizes: a shorter key to make
+# Sizes remembered before all are dropped: far more than one program uses, and at most a few megabytes.
 REMEMBERED = 4096
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, warps: int = 4, **constants: Any) -> None:
-    """``kernel[grid](*arguments, **constants, num_warps=warps)``.
+    """``kernel[grid](*arguments, **constants, num_warps=warps)``, on the device of the first argument.
 
     Args:
-        kernel: a ``triton.jit`` function whose constants come last, in the order given here.
+        kernel: a ``triton.jit`` or ``gluon.jit`` function. Its constants come last, in the order given here.
         grid: one to three numbers of programs.
-        arguments: tensors, the first of which says on which device, integers and floats.
-        warps: of a program.
+        arguments: tensors, integers and floats; the first is a tensor.
+        warps: warps per program.
         constants: the ``tl.constexpr`` parameters.
     """
     device = arguments[0].device
@@ -55,32 +58,17 @@ def _launch(
         else:
             handed.append(a)
             sizes.append(a if isinstance(a, int) else float)
-    # An address off its 16-byte boundary is rare: which of them it is, is looked up the long way.
+    # Addresses off a 16-byte boundary are rare. The short key does not say which of them it is, so they go without it.
     key = None if unaligned else (which, *sizes)
     binary = _remembered.get(key)
     if binary is None:
-        kinds = (which, *_kinds(arguments))
+        kinds = (which, *specialisation(arguments))
         binary = _compiled.get(kinds)
-        if binary is None:  # still None in the interpreter, which compiles nothing
-            _compiled[kinds] = kernel[grid](*arguments, **constants, num_warps=warps)
+        if binary is None:  # always so in the interpreter, which compiles nothing
+            _compiled[kinds] = compile_and_launch(kernel, grid, arguments, warps, constants)
             return
         if key is not None:
             if len(_remembered) >= REMEMBERED:
                 _remembered.clear()
             _remembered[key] = binary
-    binary[(*grid, 1, 1)[:3]](*handed, *constants.values())
-
-
-def _kinds(arguments: tuple[Any, ...]) -> list[Any]:
-    """What Triton compiles another binary for: a dtype, an address on a 16-byte boundary, an integer that is 1, a
-    multiple of 16, or too large for 32 bits.
-    """
-    kinds: list[Any] = []
-    for a in arguments:
-        if isinstance(a, torch.Tensor):
-            kinds += [a.dtype, a.data_ptr() % 16 == 0]
-        elif isinstance(a, int):
-            kinds += ["one" if a == 1 else a % 16 == 0, -(2**31) <= a < 2**31]
-        else:
-            kinds.append(float)
-    return kinds
+    launch_again(binary, grid, handed, constants)

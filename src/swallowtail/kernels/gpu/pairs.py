@@ -1,4 +1,8 @@
-"""Any pairs on the GPU: the schedule, tables and launches of `gpu_pairs_kernels` and `gpu_pairs_shared`."""
+"""Any pairs on the GPU: rotations in chunks that may run together, their tables, and the launches.
+
+A kernel keeps one row of numbers per coordinate that a rotation touches, and one lane per vector. Here u = cos θ and
+v = sin θ throughout: there is no fast form.
+"""
 
 from __future__ import annotations
 
@@ -8,38 +12,57 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from swallowtail.kernels.gpu.butterfly import SUMS_BYTES, multiprocessors
-from swallowtail.kernels.gpu.gluon import pairs as gpu_pairs_shared
-from swallowtail.kernels.gpu.triton import pairs as gpu_pairs_kernels
+from swallowtail.kernels.gpu import device
+from swallowtail.kernels.gpu.gluon import pairs as shared
+from swallowtail.kernels.gpu.launch import launch
+from swallowtail.kernels.gpu.triton.pairs import pairs_backward_kernel, pairs_kernel
 from swallowtail.wiring import Pairs
 
-PAIRS_SLOTS, PAIRS_LANES, PAIRS_WARPS, PAIRS_COLS, PAIRS_PROGRAMS = 16, 64, 8, 32, 8
-SHARED_ROWS = 1 << 15  # rows that fit into half of a packed pair
-WORK_BYTES = 1 << 30  # bound on the scratch of the pairs kernels
+SLOTS = 16  # pairs per chunk: so many loads may be in flight together
+LANES = 64  # vectors per program, at most
+WARPS = 8  # per program
+COLS = 32  # coordinates that a program copies at a time
+PROGRAMS = 8  # per multiprocessor
+PACKED_ROWS = 1 << 15  # row numbers that fit into half of an int32
+
+
+class Schedule(NamedTuple):
+    """Where the rotations stand in chunks of disjoint pairs."""
+
+    place: np.ndarray  # shape: (K,): chunk · slots + slot of each rotation, Q₁'s first
+    chunks: int
+
+
+class Layout(NamedTuple):
+    """A wiring's tables on a device; places are (chunks · SLOTS,)."""
+
+    first: torch.Tensor  # per place: the row of the pair's first coordinate; −1 where a place is empty
+    second: torch.Tensor
+    coordinate: torch.Tensor  # shape: (touched,): the coordinate of each row
+    row_of: torch.Tensor  # shape: (n,): the row of each coordinate; −1 where no rotation touches it
+    place: torch.Tensor  # shape: (K,): the place of each angle
+    packed: torch.Tensor  # per place: first + 2^16 second, for `shared`; empty places name two spare rows
 
 
 class PreparedPairs(NamedTuple):
-    """Chunks of disjoint pairs in rows of the scratch, (chunks, slots), with their cosines and sines (B,
-    …).
-    """
+    """What the kernels read; u and v are (B, chunks · SLOTS)."""
 
-    first: torch.Tensor
-    second: torch.Tensor
-    cos: torch.Tensor
-    sin: torch.Tensor
-    coordinate: torch.Tensor  # shape: (touched,): the coordinate of each row of the scratch
-    row_of: torch.Tensor  # shape: (n,): and back; −1 where no rotation touches a coordinate
-    place: torch.Tensor  # shape: (K,): where each angle stands in the chunks
-    packed: torch.Tensor  # shape: (chunks · slots,): first + 2^16 second, as `gpu_pairs_shared` reads it
+    layout: Layout
+    u: torch.Tensor
+    v: torch.Tensor
+
+
+class Grid(NamedTuple):
+    """How a launch shares out the vectors of one rotation."""
+
+    lanes: int  # vectors per block
+    blocks: int
+    programs: int  # each takes every programs-th block
 
 
 @lru_cache(maxsize=32)
-def schedule(wiring: Pairs, slots: int) -> tuple[np.ndarray, int]:
-    """Put each rotation into the first chunk after those it must follow that has room.
-
-    Returns:
-        The place (chunk · slots + slot) of each of the K rotations, Q₁'s first, and the number of chunks.
-    """
+def schedule(wiring: Pairs, slots: int) -> Schedule:
+    """Put each rotation into the first chunk with room after those that it must follow."""
     ready = np.zeros(wiring.n, np.int64)
     filled: list[int] = []
     place = np.empty(wiring.n_rotations, np.int64)
@@ -52,120 +75,105 @@ def schedule(wiring: Pairs, slots: int) -> tuple[np.ndarray, int]:
         place[k] = chunk * slots + filled[chunk]
         filled[chunk] += 1
         ready[i] = ready[j] = chunk + 1
-    return place, len(filled)
+    return Schedule(place, len(filled))
 
 
 @lru_cache(maxsize=32)
-def _pairs_tables(wiring: Pairs, device: torch.device) -> tuple[torch.Tensor, ...]:
-    place, chunks = schedule(wiring, PAIRS_SLOTS)
+def _layout(wiring: Pairs, where: torch.device) -> Layout:
+    place, chunks = schedule(wiring, SLOTS)
     coordinate = np.unique(wiring.pairs)
     row_of = np.full(wiring.n, -1, np.int32)
     row_of[coordinate] = np.arange(len(coordinate), dtype=np.int32)
-    sides = np.full((2, chunks * PAIRS_SLOTS), -1, np.int32)
+    sides = np.full((2, chunks * SLOTS), -1, np.int32)
     sides[:, place] = row_of[wiring.pairs.T]
-    # Two spare rows take the empty places, so that no lane asks whether there is a pair.
+    # Two spare rows stand in the empty places, so that no lane has to ask whether there is a pair.
     spare = np.where(sides < 0, len(coordinate) + np.arange(2, dtype=np.int32)[:, None], sides)
-    packed = spare[0] | spare[1] << 16 if len(coordinate) < SHARED_ROWS else sides[0]
+    packed = spare[0] | spare[1] << 16 if len(coordinate) < PACKED_ROWS else sides[0]
     arrays = (sides[0], sides[1], coordinate.astype(np.int32), row_of, place, packed)
-    return tuple(torch.as_tensor(a, device=device) for a in arrays)
+    return Layout(*(torch.as_tensor(a, device=where) for a in arrays))
 
 
 def prepare(wiring: Pairs, angles: torch.Tensor, dtype: torch.dtype) -> PreparedPairs:
-    first, second, coordinate, row_of, place, packed = _pairs_tables(wiring, angles.device)
-    chunked = angles.new_zeros(len(angles), len(first), dtype=torch.float64)
-    chunked = chunked.index_copy(1, place, angles.double())
-    cos, sin = torch.cos(chunked).to(dtype), torch.sin(chunked).to(dtype)
-    return PreparedPairs(first, second, cos, sin, coordinate, row_of, place, packed)
+    """The tables of a wiring with angles (B, K), for arithmetic in ``dtype``."""
+    layout = _layout(wiring, angles.device)
+    chunked = angles.new_zeros(len(angles), len(layout.first), dtype=torch.float64)
+    chunked = chunked.index_copy(1, layout.place, angles.double())
+    return PreparedPairs(layout, torch.cos(chunked).to(dtype), torch.sin(chunked).to(dtype))
 
 
-def _pairs_grid(prepared: PreparedPairs, batch: int, m: int, tiles: int) -> tuple[int, int, int]:
-    """Lanes, blocks of lanes, and programs for each of the ``batch`` rotations."""
-    touched, itemsize = len(prepared.coordinate), prepared.cos.itemsize
-    lanes = min(PAIRS_LANES, 1 << (m - 1).bit_length())
-    while lanes > 1 and batch * touched * lanes * tiles * itemsize > WORK_BYTES:
+def _grid(prepared: PreparedPairs, batch: int, m: int, copies: int) -> Grid:
+    """The grid for m vectors of each of ``batch`` rotations, with so many scratch buffers per program."""
+    row_bytes = batch * len(prepared.layout.coordinate) * copies * prepared.u.itemsize  # per lane
+    lanes = min(LANES, 1 << (m - 1).bit_length())
+    while lanes > 1 and lanes * row_bytes > device.SCRATCH_BYTES:
         lanes //= 2
     blocks = -(-m // lanes)
-    room = WORK_BYTES // (batch * touched * lanes * tiles * itemsize)
-    wanted = -(-PAIRS_PROGRAMS * multiprocessors(prepared.cos.device) // batch)
-    return lanes, blocks, max(1, min(blocks, room, wanted))
+    room = device.SCRATCH_BYTES // (lanes * row_bytes)
+    wanted = -(-PROGRAMS * device.multiprocessors(prepared.u.device) // batch)
+    return Grid(lanes, blocks, max(1, min(blocks, room, wanted)))
 
 
-def launch(
+def apply(
     prepared: PreparedPairs,
     x: torch.Tensor,
     to_basis: bool,
     from_basis: bool,
     eigenvalues: torch.Tensor | None,
 ) -> torch.Tensor:
+    """Qᵀ (to basis), the eigenvalues (B, n), then Q (from basis), each optional, on x (B, m, n)."""
     x = x.contiguous()
-    if _fits_shared(prepared, x.device):
-        return _launch_shared(prepared, x, to_basis, from_basis, eigenvalues)
     batch, m, n = x.shape
-    lanes, blocks, programs = _pairs_grid(prepared, batch, m, 1)
-    touched, slots = len(prepared.coordinate), PAIRS_SLOTS
+    layout, u, v = prepared
     y = torch.empty_like(x)
-    work = torch.empty(batch * programs * touched * lanes, dtype=prepared.cos.dtype, device=x.device)
-    middle = work if eigenvalues is None else eigenvalues.to(work.dtype).contiguous()
-    gpu_pairs_kernels.pairs_kernel[(batch * programs,)](
-        x, y, work, prepared.first, prepared.second, prepared.cos, prepared.sin, prepared.coordinate,
-        prepared.row_of, middle, n, touched, len(prepared.first) // slots, m, blocks, programs,
-        TO_BASIS=to_basis, FROM_BASIS=from_basis, MIDDLE=eigenvalues is not None, SLOTS=slots, LANES=lanes,
-        COLS=PAIRS_COLS, num_warps=PAIRS_WARPS,
+    # A kernel needs some pointer even for what it does not read.
+    middle = u if eigenvalues is None else eigenvalues.to(u.dtype).contiguous()
+    touched, chunks = len(layout.coordinate), len(layout.first) // SLOTS
+    form = {"TO_BASIS": to_basis, "FROM_BASIS": from_basis, "MIDDLE": eigenvalues is not None, "SLOTS": SLOTS}
+    if _fits_shared(prepared, x):
+        blocks = -(-m // shared.LANES)
+        launch(
+            shared.shared_pairs_kernel, (batch * blocks,), x, y, layout.packed, u, v, layout.row_of, middle,
+            n, touched, chunks, m, blocks, **form, ALLOCATED=_shared_lines(layout), warps=1,
+        )  # fmt: skip
+        return y
+    lanes, blocks, programs = _grid(prepared, batch, m, 1)
+    work = torch.empty(batch * programs * touched * lanes, dtype=u.dtype, device=x.device)
+    launch(
+        pairs_kernel, (batch * programs,), x, y, work, layout.first, layout.second, u, v, layout.coordinate,
+        layout.row_of, middle, n, touched, chunks, m, blocks, programs, **form, LANES=lanes, COLS=COLS, warps=WARPS,
     )  # fmt: skip
     return y
 
 
-def _fits_shared(prepared: PreparedPairs, device: torch.device) -> bool:
-    """Whether a row for each touched coordinate fits into shared memory (and this is a GPU of NVIDIA's, in float32)."""
-    if device.type != "cuda" or torch.version.hip is not None or prepared.cos.dtype != torch.float32:
+def _fits_shared(prepared: PreparedPairs, x: torch.Tensor) -> bool:
+    """Whether `shared` can run: in float32, where a row per touched coordinate fits into shared memory."""
+    if not device.runs_gluon(x) or prepared.u.dtype != torch.float32:
         return False
-    return 128 * _shared_lines(prepared) <= min(_shared_memory(device), 128 * SHARED_ROWS)
+    line = 4 * shared.LANES  # bytes
+    return line * _shared_lines(prepared.layout) <= min(device.shared_memory(x.device), line * PACKED_ROWS)
 
 
-def _shared_lines(prepared: PreparedPairs) -> int:
+def _shared_lines(layout: Layout) -> int:
     """Shared memory of a program in units of 32 words; two rows are spare."""
-    return -(-(len(prepared.coordinate) + 2) * gpu_pairs_shared.PITCH // gpu_pairs_shared.LANES)
+    return -(-(len(layout.coordinate) + 2) * shared.PITCH // shared.LANES)
 
 
-@lru_cache(maxsize=8)
-def _shared_memory(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).shared_memory_per_block_optin
-
-
-def _launch_shared(
-    prepared: PreparedPairs,
-    x: torch.Tensor,
-    to_basis: bool,
-    from_basis: bool,
-    eigenvalues: torch.Tensor | None,
-) -> torch.Tensor:
-    batch, m, n = x.shape
-    y = torch.empty_like(x)
-    slots, lane_blocks = PAIRS_SLOTS, -(-m // gpu_pairs_shared.LANES)
-    middle = prepared.cos if eigenvalues is None else eigenvalues.to(prepared.cos.dtype).contiguous()
-    gpu_pairs_shared.shared_pairs_kernel[(batch * lane_blocks,)](
-        x, y, prepared.packed, prepared.cos, prepared.sin, prepared.row_of, middle,
-        n, len(prepared.coordinate), len(prepared.first) // slots, m, lane_blocks,
-        TO_BASIS=to_basis, FROM_BASIS=from_basis, MIDDLE=eigenvalues is not None, SLOTS=slots,
-        ALLOCATED=_shared_lines(prepared), num_warps=1,
-    )  # fmt: skip
-    return y
-
-
-def launch_backward(
-    wiring: Pairs, prepared: PreparedPairs, y: torch.Tensor, grad: torch.Tensor, transpose: bool
+def walk_back(
+    prepared: PreparedPairs, y: torch.Tensor, grad: torch.Tensor, transpose: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gradients for x (B, m, n) and the angles (B, K), given y = Q x (or Qᵀ x) and its gradient, both contiguous."""
     batch, m, n = y.shape
-    lanes, blocks, programs = _pairs_grid(prepared, batch, m, 2)
-    programs = max(1, min(programs, SUMS_BYTES // (prepared.cos.numel() * prepared.cos.itemsize)))
-    touched, slots = len(prepared.coordinate), PAIRS_SLOTS
+    layout, u, v = prepared
+    lanes, blocks, programs = _grid(prepared, batch, m, 2)
+    programs = max(1, min(programs, device.SUMS_BYTES // (u.numel() * u.itemsize)))
+    touched = len(layout.coordinate)
     grad_x = torch.empty_like(y)
-    work = torch.empty(batch * programs * 2 * touched * lanes, dtype=prepared.cos.dtype, device=y.device)
-    sums = torch.zeros(batch, programs, len(prepared.first), dtype=work.dtype, device=y.device)
-    gpu_pairs_kernels.pairs_backward_kernel[(batch * programs,)](
-        y, grad, grad_x, work, sums, prepared.first, prepared.second, prepared.cos, prepared.sin,
-        prepared.coordinate, prepared.row_of, n, touched, len(prepared.first) // slots, m, blocks, programs,
-        TRANSPOSE=not transpose, SLOTS=slots, LANES=lanes, COLS=PAIRS_COLS, num_warps=PAIRS_WARPS,
+    work = torch.empty(batch * programs * 2 * touched * lanes, dtype=u.dtype, device=y.device)
+    sums = torch.zeros(batch, programs, len(layout.first), dtype=u.dtype, device=y.device)
+    launch(
+        pairs_backward_kernel, (batch * programs,), y, grad, grad_x, work, sums, layout.first, layout.second, u, v,
+        layout.coordinate, layout.row_of, n, touched, len(layout.first) // SLOTS, m, blocks, programs,
+        TRANSPOSE=not transpose, SLOTS=SLOTS, LANES=lanes, COLS=COLS, warps=WARPS,
     )  # fmt: skip
-    total = sums.sum(1)[:, prepared.place]
+    total = sums.sum(1)[:, layout.place]
     return grad_x, -total if transpose else total

@@ -1,4 +1,15 @@
-"""Tables of coefficients for the butterfly kernels on the GPU, laid out as `gpu_butterfly_kernels` reads them."""
+"""Tables of coefficients for the butterfly kernels, in the order in which these read them.
+
+Four letters, here and in all GPU kernels. Of a pair (a, b) with angle θ:
+
+    plain  u = cos θ                  v = sin θ                  Q: (u a − v b, v a + u b)    Qᵀ: (u a + v b, u b − v a)
+    fast   u = tan θ · σb/σa          v = tan θ · σa/σb          Q: (a − v b, b + u a)        Qᵀ: (a + u b, b − v a)
+
+``scale`` belongs to the fast form: σ, one number per coordinate, is the product of the cosines that the coordinate has
+met in a sweep of Qᵀ. In the fast form each sweep of Qᵀ ends with a multiplication by its σ, and each sweep of Q begins
+with it. ``middle`` is the diagonal between Qᵀ and Q in Q D Qᵀ: the eigenvalues D; in the fast form σ D σ, with the σ of
+the innermost sweep.
+"""
 
 from __future__ import annotations
 
@@ -8,70 +19,41 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from swallowtail.kernels.gpu.launch import launch as start
-from swallowtail.kernels.gpu.triton import butterfly as kernels
+from swallowtail.kernels.gpu import plan
+from swallowtail.kernels.gpu.device import runs_gluon
+from swallowtail.kernels.gpu.launch import launch
+from swallowtail.kernels.gpu.plan import Pass
+from swallowtail.kernels.gpu.triton.tables import table_kernel
 from swallowtail.wiring import Butterfly
 
-# The fast form multiplies by tan θ and carries the cosines as scales. It loses no accuracy, only range: below
-# these bounds the plain form is used. Scales of 2^-50, squared, leave float32 room for data and eigenvalues.
+# The fast form loses no accuracy, only range: below these bounds the plain form is used. Scales of 2^-50, squared,
+# leave float32 room for data and eigenvalues.
 MIN_COSINE = 2.0**-20
 MIN_SCALE = {torch.float32: 2.0**-50, torch.float64: 2.0**-200}
 EIGENVALUE_RANGE = {torch.float32: (2.0**-20, 2.0**40), torch.float64: (2.0**-200, 2.0**200)}
+TABLE_BLOCK = 1024  # entries per program of the table kernel
 
 
-class Pass(NamedTuple):
-    """A launch over the stages with strides 2^first … 2^(first + bits − 1); see `gpu_butterfly_kernels`."""
+class Coefficients(NamedTuple):
+    """The tables of one pass; both have the shape (B, depth, tiles, bits, N/2), N being the numbers of a tile."""
 
-    first: int
-    bits: int
-    cols: int  # neighbouring coordinates a tile takes along (1 where the tile itself is contiguous)
-    groups: int
+    u: torch.Tensor
+    v: torch.Tensor
 
 
 class PreparedButterfly(NamedTuple):
-    """Tables (B, depth, tiles, bits, N/2) of each pass, and what the fast form multiplies by."""
+    """What the kernels read; the module's docstring explains the letters."""
 
     fast: bool
     passes: tuple[Pass, ...]
-    tables: tuple[tuple[torch.Tensor, torch.Tensor], ...]
-    scales: torch.Tensor  # shape: (B, depth, n); empty in the plain form
-    middle: torch.Tensor | None  # shape: (B, n): eigenvalues; in the fast form times the last scales squared
-
-
-def _passes(n: int) -> tuple[Pass, ...]:
-    """Passes from the lowest stride up. One while a tile of a few whole vectors fits into registers.
-
-    Beyond that, 2^10 neighbours and then strided passes of at most 7 stages: a strided pass of four or fewer
-    is a single group, which exchanges nothing between threads.
-    """
-    bits = (n - 1).bit_length()
-    if bits <= 12:
-        return (Pass(0, bits, 1, GROUPS[bits]),)
-    rest = bits - 10
-    strided = -(-rest // 7)
-    passes, first = [Pass(0, 10, 1, GROUPS[10])], 10
-    for index in range(strided):
-        size = rest // strided + (index < rest % strided)
-        passes.append(Pass(first, size, 64 if size == 4 else 128, -(-size // 4)))
-        first += size
-    return tuple(passes)
-
-
-# Groups of a contiguous pass of so many stages: 2 to 4 stages a group, so many that M is at least the number
-# of threads. With M smaller, a group's threads would share positions and exchange data at every stage.
-GROUPS = {1: 1, 2: 1, 3: 1, 4: 1, 5: 2, 6: 2, 7: 2, 8: 3, 9: 3, 10: 4, 11: 4, 12: 3}
-WHOLE = Pass(0, 10, 1, GROUPS[10])  # vectors of 513 to 1024 numbers
-HELD = Pass(0, 10, 1, 3)  # the same for training in float32 with one sweep: for `gpu_backward_held`
-
-
-def in_warps_of_32(x: torch.Tensor) -> bool:
-    """Whether the Gluon kernels, which are written for such warps, can run where x is."""
-    return x.is_cuda and torch.version.hip is None
+    tables: tuple[Coefficients, ...]  # one per pass
+    scale: torch.Tensor  # shape: (B, depth, n); empty in the plain form
+    middle: torch.Tensor | None  # shape: (B, n); None if there were no eigenvalues
 
 
 @lru_cache(maxsize=32)
 def _places(wiring: Butterfly, device: torch.device) -> torch.Tensor | None:  # shape: (K,)
-    """Where each angle stands among the bits · 2^bits / 2 of a sweep; None where no pair is missing."""
+    """Where each angle stands in `_dense_angles`; None where no pair is missing."""
     bits = (wiring.n - 1).bit_length()
     if wiring.n == 1 << bits:
         return None
@@ -85,7 +67,7 @@ def _places(wiring: Butterfly, device: torch.device) -> torch.Tensor | None:  # 
 
 
 def _dense_angles(wiring: Butterfly, angles: torch.Tensor) -> torch.Tensor:
-    """(B, K) → (B, depth, bits, 2^bits / 2), bit by bit, with 0 where a pair is missing."""
+    """(B, K) → (B, depth, bits, 2^bits / 2): stages in order of growing strides, 0 where a pair is missing."""
     bits = (wiring.n - 1).bit_length()
     shape = (len(angles), wiring.depth, bits, 1 << (bits - 1))
     places = _places(wiring, angles.device)
@@ -99,62 +81,54 @@ def _dense_angles(wiring: Butterfly, angles: torch.Tensor) -> torch.Tensor:
     )
 
 
-def tiles_of(n: int, p: Pass) -> int:
-    outer = -(-n >> (p.first + p.bits)) if n else 0
-    return outer * max(1, (1 << p.first) // p.cols)
+class _Axes(NamedTuple):
+    """The pairs of one stage in the order of their coordinates, as the sizes of seven axes, the slowest first."""
+
+    outer: int  # blocks of coordinates that the pass treats alike
+    high: int  # positions of the group above its stages
+    quads: int  # pairs of a position: quads · quad, of which a thread loads a quad at once
+    quad: int
+    low: int  # positions of the group below its stages
+    block: int  # column blocks side by side between two strides of the pass
+    col: int  # columns of a tile
 
 
-def _group_shapes(n: int, p: Pass) -> list[tuple[int, int, tuple[int, ...]]]:
-    """For each group: its first bit, its radix, and the natural order of a stage's pairs as a shape."""
+def _axes(n: int, p: Pass, first: int, stages: int) -> _Axes:
+    """The axes of the group of so many stages of a pass, from stage ``first`` on."""
+    half = 1 << (stages - 1)
+    quad = min(4, half)
+    cols = p.cols if p.first else 1
     outer = -(-n // (1 << (p.first + p.bits)))
-    shapes: list[tuple[int, int, tuple[int, ...]]] = []
-    first = 0
-    for group in range(p.groups):
-        r = p.bits // p.groups + (group < p.bits % p.groups)
-        half = 1 << (r - 1)
-        wide = min(4, half)
-        cols = p.cols if p.first else 1
-        shape = (
-            outer,
-            1 << (p.bits - first - r),
-            half // wide,
-            wide,
-            1 << first,
-            (1 << p.first) // cols,
-            cols,
-        )
-        shapes.append((first, r, shape))
-        first += r
-    return shapes
+    high = 1 << (p.bits - first - stages)
+    return _Axes(outer, high, half // quad, quad, 1 << first, (1 << p.first) // cols, cols)
 
 
 def _to_table(dense: torch.Tensor, n: int, p: Pass) -> torch.Tensor:
-    """(B, depth, bits, 2^bits / 2) → (B, depth, tiles, stages of the pass, N/2), as `gpu_butterfly_kernels`
-    reads it.
-    """
+    """(B, depth, bits, 2^bits / 2) → (B, depth, tiles, stages of the pass, N/2), the order of `triton.groups`."""
+    batch, depth = dense.shape[:2]
     parts = []
-    for first, r, shape in _group_shapes(n, p):
-        stages = dense[:, :, p.first + first : p.first + first + r]
-        needed = shape[0] << (p.first + p.bits - 1)
-        stages = stages[..., :needed].reshape(*stages.shape[:3], *shape)
-        # (B, depth, stage, outer, high, h, wide, low, block, col) → (B, depth, outer, block, stage, h, high,
-        # low, col, wide)
+    first = 0
+    for group in range(p.groups):
+        r = p.bits // p.groups + (group < p.bits % p.groups)  # as `triton.groups.radix`
+        axes = _axes(n, p, first, r)
+        needed = axes.outer << (p.first + p.bits - 1)
+        stages = dense[:, :, p.first + first : p.first + first + r, :needed].reshape(batch, depth, r, *axes)
+        # (B, depth, stage, outer, high, quads, quad, low, block, col) →
+        # (B, depth, outer, block, stage, quads, high, low, col, quad)
         stages = stages.permute(0, 1, 3, 8, 2, 5, 4, 7, 9, 6)
-        parts.append(stages.reshape(len(dense), dense.shape[1], shape[0] * shape[5], r, -1))
+        parts.append(stages.reshape(batch, depth, axes.outer * axes.block, r, -1))
+        first += r
     return torch.cat(parts, 3).contiguous()
 
 
-@cache  # recorded launches go on reading it
+@cache  # never dropped: recorded launches (`optim.adam.replay`) go on reading it
 def angle_index(
     wiring: Butterfly, device: torch.device, passes: tuple[Pass, ...]
 ) -> tuple[torch.Tensor, ...]:
-    """For each pass, which angle (counted from 1) each place of its table holds; 0 where a pair is missing."""
+    """For each pass, which angle (counted from 1) belongs to each place of its tables; 0 where a pair is missing."""
     numbers = torch.arange(1, wiring.n_rotations + 1, dtype=torch.float64, device=device)[None]
     dense = _dense_angles(wiring, numbers)
     return tuple(_to_table(dense, wiring.n, p)[0].long() for p in passes)
-
-
-TABLE_BLOCK = 1024  # entries a program of the table kernel
 
 
 def prepare_plain(
@@ -164,38 +138,38 @@ def prepare_plain(
     dtype: torch.dtype,
     training: bool = False,
 ) -> PreparedButterfly:
-    """Cosines and sines; nothing waits for the device, and a training step spends one launch a pass on it.
+    """The plain form. Nothing waits for the device, and there is one launch per pass.
 
-    With ``training`` they are laid out for a gradient, where its fastest kernel wants them differently.
+    With ``training`` the tables suit a call and its gradient: the fastest gradient kernel has other groups.
     """
     middle = None if eigenvalues is None else eigenvalues.to(dtype).contiguous()
     if not wiring.n_rotations:
         return PreparedButterfly(False, (), (), angles.new_empty(0), middle)
-    passes = _passes(wiring.n)
-    one_sweep = passes == (WHOLE,) and wiring.depth == 1
-    if training and one_sweep and dtype == torch.float32 and in_warps_of_32(angles):
-        passes = (HELD,)
+    passes = plan.passes_of(wiring.n)
+    one_sweep = passes == (plan.WHOLE,) and wiring.depth == 1
+    if training and one_sweep and dtype == torch.float32 and runs_gluon(angles):
+        passes = (plan.WHOLE_TRAINING,)
     tables = []
     angles = angles.contiguous()
     for index in angle_index(wiring, angles.device, passes):
         u = torch.empty((len(angles), *index.shape), dtype=dtype, device=angles.device)
         v = torch.empty_like(u)
         blocks = -(-index.numel() // TABLE_BLOCK)
-        start(
-            kernels.table_kernel, (blocks, len(angles)), angles, index, u, v, wiring.n_rotations, index.numel(),
+        launch(
+            table_kernel, (blocks, len(angles)), angles, index, u, v, wiring.n_rotations, index.numel(),
             BLOCK=TABLE_BLOCK,
         )  # fmt: skip
-        tables.append((u, v))
+        tables.append(Coefficients(u, v))
     return PreparedButterfly(False, passes, tuple(tables), angles.new_empty(0, dtype=dtype), middle)
 
 
 def prepare_fast(
     wiring: Butterfly, angles: torch.Tensor, eigenvalues: torch.Tensor | None, dtype: torch.dtype
 ) -> PreparedButterfly | None:
-    """Qᵀ = S M sweep by sweep, with M free of cosines; None where the scales S would leave the safe range.
+    """The fast form, or None where its scales would leave the safe range. Choosing waits for the device once.
 
-    A coordinate that stands for σ times its value turns c a + s b into c σa (a' + tan θ (σb/σa) b'), so the
-    cosine joins the scale and two multiply-adds are left. Scales are followed in float64.
+    Write a coordinate as σ times a stored number: a = σa a'. Then c a + s b = c σa (a' + tan θ (σb/σa) b'). The cosine
+    joins the scale, and two multiply-adds are left. Scales are computed in float64.
     """
     n, bits = wiring.n, (wiring.n - 1).bit_length()
     dense = _dense_angles(wiring, angles.double())
@@ -221,6 +195,6 @@ def prepare_fast(
         middle = (scale[:, -1] ** 2 * d).to(dtype).contiguous()
     if not bool(torch.stack(checks).amin() >= 1):  # also false when something is not a number
         return None
-    passes = _passes(n)
-    tables = tuple((_to_table(u.to(dtype), n, p), _to_table(v.to(dtype), n, p)) for p in passes)
+    passes = plan.passes_of(n)
+    tables = tuple(Coefficients(_to_table(u.to(dtype), n, p), _to_table(v.to(dtype), n, p)) for p in passes)
     return PreparedButterfly(True, passes, tables, scale.to(dtype).contiguous(), middle)

@@ -1,33 +1,31 @@
 """Gluon kernel for the butterfly's gradients that keeps the sums of angle gradients in registers.
 
-It does what `gpu_backward_kernels` does for one sweep over whole vectors, two at a time, laid out as `gpu_held` says.
-Triton cannot know that the sums should stay where they are: on an H200 its kernel takes 3.0 copies of the vectors, this
-one 2.3, in a loop of its own.
+It computes what Triton's `backward_kernel` does, for one sweep over whole vectors, two at a time, in the layouts of
+`layouts`. Triton cannot be told to keep the sums in registers. On an H200, in a microbenchmark, its kernel takes as
+long as 3.0 copies of the vectors, and this one as long as 2.3.
 """
 
 from __future__ import annotations
 
-from triton.experimental import gluon
-from triton.experimental.gluon import language as gl
+from swallowtail.kernels.gpu.gluon import layouts
+from swallowtail.kernels.gpu.triton.groups import first_bit, radix, step
+from swallowtail.kernels.gpu.triton_private import gl, gluon
 
-from swallowtail.kernels.gpu.gluon import layouts as h
-from swallowtail.kernels.gpu.triton.butterfly import first_bit, radix, step
-
-ROWS = gl.constexpr(2)  # vectors at a time
+ROWS = gl.constexpr(2)  # vectors at a time: `_one_vector_each` splits them in two
 
 
 @gluon.constexpr_function
 def _summed(GROUP, GROUPS, BITS, WARPS):
-    """The layout of one number a pair, (H, M), in the thread that holds the pair."""
-    partners, _, positions = h.held(GROUP, GROUPS, BITS, ROWS, WARPS).size_per_thread
+    """The layout of one number per pair, (H, M), in the thread that has the pair."""
+    partners, _, positions = layouts.group_layout(GROUP, GROUPS, BITS, ROWS, WARPS).size_per_thread
     return gl.BlockedLayout([partners // 2, positions], [1, 32], [1, WARPS], [1, 0])
 
 
 @gluon.constexpr_function
-def _turn(GROUP, J, GROUPS, BITS, UP):
-    """When in a sweep it is the turn of the Jth stage that GROUP takes."""
+def _place_in_sweep(GROUP, J, GROUPS, BITS, GROWING):
+    """How many stages of a sweep come before the Jth stage that GROUP takes."""
     first = first_bit(GROUP, GROUPS, BITS)
-    return first + J if UP else BITS - first - radix(GROUP, GROUPS, BITS) + J
+    return first + J if GROWING else BITS - first - radix(GROUP, GROUPS, BITS) + J
 
 
 @gluon.jit
@@ -47,10 +45,10 @@ def _stage(
     WARPS: gl.constexpr, TRANSPOSE: gl.constexpr,
 ):  # fmt: skip
     """Add the wedge products of one stage to their total, (H, M), and take both sides back through it."""
-    ya, yb = h.split_pairs(y, BIT)
-    ga, gb = h.split_pairs(g, BIT)
-    u = h.coefficients(u_ptr, ya, BIT, GROUP, GROUPS, BITS, WARPS)
-    v = h.coefficients(v_ptr, ya, BIT, GROUP, GROUPS, BITS, WARPS)
+    ya, yb = layouts.split_pairs(y, BIT)
+    ga, gb = layouts.split_pairs(g, BIT)
+    u = layouts.coefficients(u_ptr, ya, BIT, GROUP, GROUPS, BITS, WARPS)
+    v = layouts.coefficients(v_ptr, ya, BIT, GROUP, GROUPS, BITS, WARPS)
     ya0, ya1 = _one_vector_each(ya, total)
     yb0, yb1 = _one_vector_each(yb, total)
     ga0, ga1 = _one_vector_each(ga, total)
@@ -58,24 +56,25 @@ def _stage(
     total = total + gb0 * ya0 - ga0 * yb0 + gb1 * ya1 - ga1 * yb1  # four multiply-adds, nothing in between
     ya, yb = step(ya, yb, u, v, TRANSPOSE, False)
     ga, gb = step(ga, gb, u, v, TRANSPOSE, False)
-    layout: gl.constexpr = h.held(GROUP, GROUPS, BITS, ROWS, WARPS)
-    return h.join_pairs(ya, yb, layout), h.join_pairs(ga, gb, layout), total
+    layout: gl.constexpr = layouts.group_layout(GROUP, GROUPS, BITS, ROWS, WARPS)
+    return layouts.join_pairs(ya, yb, layout), layouts.join_pairs(ga, gb, layout), total
 
 
 @gluon.jit
 def _group(
     y, g, sums, u_ptr, v_ptr, GROUP: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr, WARPS: gl.constexpr,
-    UP: gl.constexpr, TRANSPOSE: gl.constexpr,
+    GROWING: gl.constexpr, TRANSPOSE: gl.constexpr,
 ):  # fmt: skip
-    BEFORE: gl.constexpr = h.before(GROUP, GROUPS, UP)
-    y = h.exchange(y, BEFORE, GROUP, GROUPS, BITS, ROWS, WARPS)
-    g = h.exchange(g, BEFORE, GROUP, GROUPS, BITS, ROWS, WARPS)
+    """The stages of one group on y and g, and the new sums of these stages."""
+    BEFORE: gl.constexpr = layouts.previous(GROUP, GROUPS, GROWING)
+    y = layouts.exchange(y, BEFORE, GROUP, GROUPS, BITS, ROWS, WARPS)
+    g = layouts.exchange(g, BEFORE, GROUP, GROUPS, BITS, ROWS, WARPS)
     r: gl.constexpr = radix(GROUP, GROUPS, BITS)
     totals = ()
     for j in gl.static_range(r):
         y, g, total = _stage(
-            y, g, sums[_turn(GROUP, j, GROUPS, BITS, UP)], u_ptr, v_ptr, j if UP else r - 1 - j, GROUP, GROUPS, BITS,
-            WARPS, TRANSPOSE,
+            y, g, sums[_place_in_sweep(GROUP, j, GROUPS, BITS, GROWING)], u_ptr, v_ptr,
+            j if GROWING else r - 1 - j, GROUP, GROUPS, BITS, WARPS, TRANSPOSE,
         )  # fmt: skip
         totals += (total,)
     return y, g, totals
@@ -85,6 +84,7 @@ def _group(
 def _zeros(
     DTYPE: gl.constexpr, GROUP: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr, WARPS: gl.constexpr
 ):
+    """The sums of a group's stages at the start."""
     r: gl.constexpr = radix(GROUP, GROUPS, BITS)
     totals = ()
     for _ in gl.static_range(r):
@@ -94,14 +94,9 @@ def _zeros(
 
 @gluon.jit
 def _store_sums(
-    ptr,
-    sums,
-    GROUP: gl.constexpr,
-    GROUPS: gl.constexpr,
-    BITS: gl.constexpr,
-    WARPS: gl.constexpr,
-    UP: gl.constexpr,
-):
+    ptr, sums, GROUP: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr, WARPS: gl.constexpr,
+    GROWING: gl.constexpr,
+):  # fmt: skip
     """Write the sums of a group's stages in the order of the tables."""
     r: gl.constexpr = radix(GROUP, GROUPS, BITS)
     H: gl.constexpr = 2 ** (r - 1)
@@ -112,22 +107,22 @@ def _store_sums(
     position = gl.arange(0, M, gl.SliceLayout(0, layout))[None, :]
     ptr += first_bit(GROUP, GROUPS, BITS) * (M * H)
     for j in gl.static_range(r):
-        offsets = (
-            (j if UP else r - 1 - j) * (M * H) + (pair // WIDE) * (M * WIDE) + position * WIDE + pair % WIDE
-        )
-        gl.store(ptr + offsets, sums[_turn(GROUP, j, GROUPS, BITS, UP)])
+        stage = (j if GROWING else r - 1 - j) * (M * H)
+        offsets = stage + (pair // WIDE) * (M * WIDE) + position * WIDE + pair % WIDE
+        gl.store(ptr + offsets, sums[_place_in_sweep(GROUP, j, GROUPS, BITS, GROWING)])
 
 
 @gluon.jit
-def backward_kernel(
+def whole_backward_kernel(
     y_ptr, g_ptr, out_ptr, u_ptr, v_ptr, sum_ptr,
     n, n_rows, row_blocks, slots, y_stride, g_stride, out_stride, table_stride, sum_stride, slot_stride,
-    TRANSPOSE: gl.constexpr, UP: gl.constexpr, EVEN: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr,
+    TRANSPOSE: gl.constexpr, GROWING: gl.constexpr, EVEN: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr,
     WARPS: gl.constexpr,
 ):  # fmt: skip
     """Walk back from y = Q x (TRANSPOSE) or y = Qᵀ x with its gradient g, adding up each angle's wedge product.
 
-    A program takes the pairs of vectors slot, slot + slots, … and writes its own sums, (slots, BITS, N/2) in all.
+    A program takes blocks slot, slot + slots, … of two vectors and writes its own sums; all of them are (slots, BITS,
+    N/2). GROWING is the order of strides on the way back.
     """
     slot = gl.program_id(0) % slots
     batch = (gl.program_id(0) // slots).to(gl.int64)
@@ -137,23 +132,23 @@ def backward_kernel(
     u_ptr += batch * table_stride
     v_ptr += batch * table_stride
     DTYPE: gl.constexpr = u_ptr.dtype.element_ty
-    BEGIN: gl.constexpr = 0 if UP else GROUPS - 1
-    END: gl.constexpr = GROUPS - 1 if UP else 0
-    sums = ()  # in the order of the stages' turns
+    BEGIN: gl.constexpr = 0 if GROWING else GROUPS - 1
+    END: gl.constexpr = GROUPS - 1 if GROWING else 0
+    sums = ()  # by the order of the stages in a sweep
     for i in gl.static_range(GROUPS):
-        sums += _zeros(DTYPE, i if UP else GROUPS - 1 - i, GROUPS, BITS, WARPS)
+        sums += _zeros(DTYPE, i if GROWING else GROUPS - 1 - i, GROUPS, BITS, WARPS)
     for block in range(slot, row_blocks, slots):
         first = block.to(gl.int64) * ROWS
-        y = h.load(y_ptr, first, n, n_rows, DTYPE, BEGIN, GROUPS, BITS, ROWS, WARPS, EVEN)
-        g = h.load(g_ptr, first, n, n_rows, DTYPE, BEGIN, GROUPS, BITS, ROWS, WARPS, EVEN)
+        y = layouts.load(y_ptr, first, n, n_rows, DTYPE, BEGIN, GROUPS, BITS, ROWS, WARPS, EVEN)
+        g = layouts.load(g_ptr, first, n, n_rows, DTYPE, BEGIN, GROUPS, BITS, ROWS, WARPS, EVEN)
         totals = ()
         for i in gl.static_range(GROUPS):
             y, g, more = _group(
-                y, g, sums, u_ptr, v_ptr, i if UP else GROUPS - 1 - i, GROUPS, BITS, WARPS, UP, TRANSPOSE
+                y, g, sums, u_ptr, v_ptr, i if GROWING else GROUPS - 1 - i, GROUPS, BITS, WARPS, GROWING, TRANSPOSE
             )  # fmt: skip
             totals += more
         sums = totals
-        h.store(out_ptr, g, first, n, n_rows, END, GROUPS, BITS, ROWS, WARPS, EVEN)
+        layouts.store(out_ptr, g, first, n, n_rows, END, GROUPS, BITS, ROWS, WARPS, EVEN)
     sum_ptr += batch * sum_stride + slot.to(gl.int64) * slot_stride
     for i in gl.static_range(GROUPS):
-        _store_sums(sum_ptr, sums, i if UP else GROUPS - 1 - i, GROUPS, BITS, WARPS, UP)
+        _store_sums(sum_ptr, sums, i if GROWING else GROUPS - 1 - i, GROUPS, BITS, WARPS, GROWING)

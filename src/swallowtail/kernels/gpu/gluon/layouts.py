@@ -1,24 +1,22 @@
-"""What the Gluon kernels for butterflies share: who holds which numbers, and how they come and go.
+"""What the Gluon kernels for butterflies share: which thread has which numbers, and how they are loaded and stored.
 
-A program has ROWS whole vectors in its registers. Its groups and tables are those of `gpu_butterfly_kernels`: a group
-holds the vectors as (2^r, ROWS, M), all 2^r partners of a position in one thread, and gives them away once, between
-two groups. Who holds what is said here rather than left to Triton, which lays out one tile in two ways and exchanges
-parts of it twice; an H200 spends its time on just that traffic.
+A program keeps ROWS whole vectors in its registers. Its groups and tables are those of `kernels.gpu.triton.groups`: a
+group has the vectors as (2^r, ROWS, M), with all 2^r partners of a position in one thread. Threads exchange numbers
+once between two groups. The layouts are written here and not left to Triton, which chooses two layouts for one tile
+and exchanges parts of it twice. That traffic is what takes the time on an H200.
 
-Triton's interpreter cannot run Gluon: there, and for other sizes and float64, Triton's kernels do the same.
+Triton's interpreter cannot run Gluon. There, for other sizes, and in float64, Triton's kernels compute the same.
 """
 
 from __future__ import annotations
 
-from triton.experimental import gluon
-from triton.experimental.gluon import language as gl
-
-from swallowtail.kernels.gpu.triton.butterfly import first_bit, radix
+from swallowtail.kernels.gpu.triton.groups import first_bit, radix
+from swallowtail.kernels.gpu.triton_private import gl, gluon
 
 
 @gluon.constexpr_function
-def held(GROUP, GROUPS, BITS, ROWS, WARPS):
-    """The layout of a group's (2^r, ROWS, M): neighbouring positions in neighbouring threads, all else in one."""
+def group_layout(GROUP, GROUPS, BITS, ROWS, WARPS):
+    """The layout of a group's (2^r, ROWS, M): neighbouring threads have neighbouring positions, with all partners."""
     partners = 2 ** radix(GROUP, GROUPS, BITS)
     positions = 2**BITS // (partners * 32 * WARPS)
     return gl.BlockedLayout([partners, ROWS, positions], [1, 1, 32], [1, 1, WARPS], [2, 1, 0])
@@ -26,27 +24,29 @@ def held(GROUP, GROUPS, BITS, ROWS, WARPS):
 
 @gluon.constexpr_function
 def _wide(ptr, WARPS):
-    """The layout of (ROWS, N) in which memory is read best: 16 bytes side by side in a thread."""
+    """The layout of (ROWS, N) in which memory is read best: 16 neighbouring bytes per thread."""
     return gl.BlockedLayout([1, 128 // ptr.dtype.element_ty.primitive_bitwidth], [1, 32], [1, WARPS], [1, 0])
 
 
 @gluon.constexpr_function
 def _in_memory(ptr, GROUP, GROUPS, BITS, ROWS, WARPS):
-    """The layout in which memory is read or written for a group: its own where neighbours in memory are neighbouring
-    threads (the last group) or the 16 bytes of one (a first group of eight half-precision numbers), else `_wide`.
+    """The layout in which memory is read or written for a group.
+
+    It is the group's own in two cases. In the last group, neighbouring threads have neighbouring numbers. In a first
+    group of eight half-precision numbers, a thread has 16 neighbouring bytes. Otherwise it is `_wide`.
     """
     partners = 2 ** radix(GROUP, GROUPS, BITS)
     if GROUP == GROUPS - 1:
-        return held(GROUP, GROUPS, BITS, ROWS, WARPS)
+        return group_layout(GROUP, GROUPS, BITS, ROWS, WARPS)
     if GROUP == 0 and partners * ptr.dtype.element_ty.primitive_bitwidth <= 128:
         return gl.BlockedLayout([partners, ROWS, 1], [1, 1, 32], [1, 1, WARPS], [0, 1, 2])
     return _wide(ptr, WARPS)
 
 
 @gluon.constexpr_function
-def before(GROUP, GROUPS, UP):
-    """The group whose turn was before; a sweep's first group finds the data as it holds it."""
-    return max(GROUP - 1, 0) if UP else min(GROUP + 1, GROUPS - 1)
+def previous(GROUP, GROUPS, GROWING):
+    """The group before this one in a sweep; the first group itself, because data comes in its layout."""
+    return max(GROUP - 1, 0) if GROWING else min(GROUP + 1, GROUPS - 1)
 
 
 @gluon.jit
@@ -72,10 +72,10 @@ def exchange(
     x, BEFORE: gl.constexpr, GROUP: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr, ROWS: gl.constexpr,
     WARPS: gl.constexpr,
 ):  # fmt: skip
-    """Vectors as BEFORE holds them → as GROUP does."""
+    """Vectors in the layout of group BEFORE → in the layout of GROUP."""
     if BEFORE != GROUP:
         x = _as_group(_as_vectors(x, BEFORE, GROUPS, BITS, ROWS), GROUP, GROUPS, BITS, ROWS)
-        x = gl.convert_layout(x, held(GROUP, GROUPS, BITS, ROWS, WARPS))
+        x = gl.convert_layout(x, group_layout(GROUP, GROUPS, BITS, ROWS, WARPS))
     return x
 
 
@@ -87,7 +87,7 @@ def coordinates(GROUP: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr, L
     partner = gl.arange(0, RADIX, gl.SliceLayout(1, gl.SliceLayout(2, LAYOUT)))[:, None, None]
     position = gl.arange(0, 2**BITS // RADIX, gl.SliceLayout(0, gl.SliceLayout(1, LAYOUT)))[None, None, :]
     if GROUP == 0:
-        at = position * RADIX + partner  # in so many words, so that the compiler sees what is contiguous
+        at = position * RADIX + partner  # written out, so that the compiler sees what is contiguous
     elif GROUP == GROUPS - 1:
         at = partner * LOW + position
     else:
@@ -119,12 +119,12 @@ def load(
     ptr, first, n, n_rows, DTYPE: gl.constexpr, GROUP: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr,
     ROWS: gl.constexpr, WARPS: gl.constexpr, EVEN: gl.constexpr,
 ):  # fmt: skip
-    """ROWS vectors as GROUP holds them."""
+    """ROWS vectors from row ``first`` on, in the layout of GROUP. EVEN: n = 2^BITS."""
     offsets, mask = _offsets(ptr, first, n, n_rows, GROUP, GROUPS, BITS, ROWS, WARPS, EVEN)
     x = gl.load(ptr + offsets, mask=mask, other=0.0)
     if len(x.shape) == 2:
         x = _as_group(x, GROUP, GROUPS, BITS, ROWS)
-    return gl.convert_layout(x, held(GROUP, GROUPS, BITS, ROWS, WARPS)).to(DTYPE)
+    return gl.convert_layout(x, group_layout(GROUP, GROUPS, BITS, ROWS, WARPS)).to(DTYPE)
 
 
 @gluon.jit
@@ -132,7 +132,7 @@ def store(
     ptr, x, first, n, n_rows, GROUP: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr, ROWS: gl.constexpr,
     WARPS: gl.constexpr, EVEN: gl.constexpr,
 ):  # fmt: skip
-    """Write ROWS vectors that GROUP holds."""
+    """Write ROWS vectors that are in the layout of GROUP."""
     offsets, mask = _offsets(ptr, first, n, n_rows, GROUP, GROUPS, BITS, ROWS, WARPS, EVEN)
     x = x.to(ptr.dtype.element_ty)
     if len(offsets.shape) == 2:
@@ -152,7 +152,7 @@ def split_pairs(x, BIT: gl.constexpr):
 
 @gluon.jit
 def join_pairs(a, b, LAYOUT: gl.constexpr):
-    """What `split_pairs` took apart."""
+    """Undo `split_pairs`."""
     shape: gl.constexpr = (2 * a.shape[0] * a.shape[1], a.shape[2], a.shape[3])
     return gl.convert_layout(
         gl.reshape(gl.permute(gl.join(a, b), (0, 4, 1, 2, 3)), shape), LAYOUT, assert_trivial=True

@@ -1,6 +1,6 @@
 """Triton kernels for the butterfly's gradients: y and its gradient walk back together, stage by stage.
 
-Tiles, groups and tables are those of `gpu_butterfly_kernels`, in the plain form.
+Tiles, groups and tables are those of `butterfly`, in the plain form.
 """
 
 from __future__ import annotations
@@ -8,20 +8,19 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from swallowtail.kernels.gpu.triton.butterfly import (  # fmt: skip
+from swallowtail.kernels.gpu.triton.groups import (  # fmt: skip
     direct_group,
     first_bit,
     from_group,
     load_coefficients,
-    load_tile,
     partners,
     radix,
     rejoin,
     step,
-    store_tile,
     table_offsets,
     to_group,
 )
+from swallowtail.kernels.gpu.triton.tiles import load_tile, store_tile
 
 
 @triton.jit
@@ -49,8 +48,9 @@ def _backward_stage(
 @triton.jit
 def _backward_group(
     y, g, u_ptr, v_ptr, sum_ptr, begun, GROUP: tl.constexpr, GROUPS: tl.constexpr, BITS: tl.constexpr,
-    COLS: tl.constexpr, ROWS: tl.constexpr, UP: tl.constexpr, TRANSPOSE: tl.constexpr,
+    COLS: tl.constexpr, ROWS: tl.constexpr, GROWING: tl.constexpr, TRANSPOSE: tl.constexpr,
 ):  # fmt: skip
+    """The stages of one group on y and g, both (ROWS, N)."""
     r: tl.constexpr = radix(GROUP, GROUPS, BITS)
     FIRST: tl.constexpr = first_bit(GROUP, GROUPS, BITS)
     LOW: tl.constexpr = COLS * 2**FIRST
@@ -59,7 +59,7 @@ def _backward_group(
     g = to_group(g, 2**r, LOW, HIGH, ROWS)
     for i in tl.static_range(r):
         y, g = _backward_stage(
-            y, g, u_ptr, v_ptr, sum_ptr, begun, i if UP else r - 1 - i, FIRST, 2 ** (r - 1), ROWS,
+            y, g, u_ptr, v_ptr, sum_ptr, begun, i if GROWING else r - 1 - i, FIRST, 2 ** (r - 1), ROWS,
             HIGH * LOW, TRANSPOSE
         )  # fmt: skip
     return from_group(y, 2**r, LOW, HIGH, ROWS), from_group(g, 2**r, LOW, HIGH, ROWS)
@@ -70,16 +70,15 @@ def backward_kernel(
     y_ptr, g_ptr, y_out_ptr, g_out_ptr, u_ptr, v_ptr, sum_ptr,
     n, n_rows, row_blocks, tiles, slots, y_stride, g_stride, y_out_stride, g_out_stride, table_stride,
     sum_stride, slot_stride, begun,
-    KEEP_Y: tl.constexpr, TRANSPOSE: tl.constexpr, UP: tl.constexpr, DEPTH: tl.constexpr, EVEN: tl.constexpr,
+    KEEP_Y: tl.constexpr, TRANSPOSE: tl.constexpr, GROWING: tl.constexpr, DEPTH: tl.constexpr, EVEN: tl.constexpr,
     DIRECT: tl.constexpr,
     GROUPS: tl.constexpr, BITS: tl.constexpr, COLS: tl.constexpr, STRIDE: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Walk back from y = Q x (TRANSPOSE) or y = Qᵀ x with its gradient g, adding up each angle's wedge
-    product.
+    """Walk back from y = Q x (TRANSPOSE) or y = Qᵀ x with its gradient g, adding up each angle's wedge product.
 
-    A program takes the row blocks slot, slot + slots, … of one tile and keeps its own sums, (slots, DEPTH,
-    tiles, BITS, N/2) in all: nothing is added in an order that could change. They start from zero unless
-    ``begun`` is 1. KEEP_Y writes y on too, for a next pass.
+    A program takes the row blocks slot, slot + slots, … of one tile. It keeps its own sums; all of them are (slots,
+    DEPTH, tiles, BITS, N/2). Nothing is added in an order that could change from run to run. The sums start from zero
+    unless ``begun`` is 1. GROWING is the order of strides on the way back. KEEP_Y writes y too, for the next pass.
     """
     program = tl.program_id(0)
     tile = program % tiles
@@ -91,8 +90,8 @@ def backward_kernel(
     v_ptr += batch * table_stride + tile.to(tl.int64) * SWEEP
     sum_ptr += batch * sum_stride + slot.to(tl.int64) * slot_stride + tile.to(tl.int64) * SWEEP
     DTYPE: tl.constexpr = u_ptr.dtype.element_ty
-    IN: tl.constexpr = direct_group(UP, True, GROUPS, COLS, DIRECT)
-    OUT: tl.constexpr = direct_group(UP, False, GROUPS, COLS, DIRECT)
+    IN: tl.constexpr = direct_group(GROWING, True, GROUPS, COLS, DIRECT)
+    OUT: tl.constexpr = direct_group(GROWING, False, GROUPS, COLS, DIRECT)
     for block in range(slot, row_blocks, slots):
         rows = tl.cast(block, tl.int64) * ROWS + tl.arange(0, ROWS)
         y = load_tile(
@@ -106,7 +105,7 @@ def backward_kernel(
             for j in tl.static_range(GROUPS):
                 y, g = _backward_group(
                     y, g, u_ptr + d * sweep, v_ptr + d * sweep, sum_ptr + d * sweep, block + begun > slot,
-                    j if UP else GROUPS - 1 - j, GROUPS, BITS, COLS, ROWS, UP, TRANSPOSE,
+                    j if GROWING else GROUPS - 1 - j, GROUPS, BITS, COLS, ROWS, GROWING, TRANSPOSE,
                 )  # fmt: skip
         if KEEP_Y:
             store_tile(
@@ -124,7 +123,7 @@ def backward_kernel(
 def collect_kernel(
     sum_ptr, index_ptr, out_ptr, K, size, slots, SIGN: tl.constexpr, SLOTS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """The way back: add up the slots (B, slots, size), and put each place's sum where its angle stands in (B, K)."""
+    """Add up the slots of (B, slots, size) and write each place's sum to its angle in (B, K), by ``index`` (size,)."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     batch = tl.program_id(1).to(tl.int64)
     total = tl.zeros((SLOTS, BLOCK), tl.float64)

@@ -1,10 +1,9 @@
-"""Triton kernels for any pairs: one lane per vector on a feature-major tile that stays in cache.
+"""Triton kernels for any pairs: one lane per vector, in a scratch buffer that stays in cache.
 
-A program copies LANES vectors into its own scratch, one row of lanes per coordinate that is touched at all,
-turns
-its rows chunk by chunk, and copies them back. A chunk is up to SLOTS disjoint pairs (`gpu_pairs.schedule`):
-its
-loads may all be in flight together; a barrier separates it from the next. Empty places have first = −1.
+A program copies LANES vectors into its scratch buffer, one row of lanes per coordinate that a rotation touches. It
+rotates these rows chunk by chunk and copies them back. A chunk is up to SLOTS disjoint pairs
+(`kernels.gpu.pairs.schedule`), so its loads may all be in flight together. A barrier separates it from the next chunk.
+Empty places of a chunk have first = −1. Here u = cos θ and v = sin θ.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import triton.language as tl
 
 @triton.jit
 def _chunk(first_ptr, second_ptr, u_ptr, v_ptr, chunk, SLOTS: tl.constexpr):
+    """The rows and coefficients of a chunk's pairs, each (SLOTS,)."""
     place = chunk * SLOTS + tl.arange(0, SLOTS)
     return (
         tl.load(first_ptr + place),
@@ -42,12 +42,12 @@ def _turn(
     work_ptr, first_ptr, second_ptr, u_ptr, v_ptr, n_chunks, TRANSPOSE: tl.constexpr, SLOTS: tl.constexpr,
     LANES: tl.constexpr,
 ):  # fmt: skip
-    """All rotations of Q, or of Qᵀ: its first chunk is the first of the schedule, Q's is the last."""
+    """All rotations of Qᵀ (TRANSPOSE: chunks in the order of the schedule) or of Q (in the opposite order)."""
     lanes = tl.arange(0, LANES)[None, :]
     chunk = 0 if TRANSPOSE else n_chunks - 1
     i, j, u, v = _chunk(first_ptr, second_ptr, u_ptr, v_ptr, chunk, SLOTS)
     for k in range(n_chunks):
-        # The next chunk's table entries are asked for before this chunk's data, so nobody waits for them.
+        # Load the next chunk's table entries before this chunk's data: their latency is then hidden.
         chunk = tl.minimum(k + 1, n_chunks - 1) if TRANSPOSE else tl.maximum(n_chunks - 2 - k, 0)
         next_i, next_j, next_u, next_v = _chunk(first_ptr, second_ptr, u_ptr, v_ptr, chunk, SLOTS)
         live = (i >= 0)[:, None]
@@ -64,11 +64,10 @@ def _turn(
 
 @triton.jit
 def _copy_in(
-    x_ptr, y_ptr, work_ptr, row_of_ptr, middle_ptr, lanes, n, n_lanes, MIDDLE: tl.constexpr, WRITE:
-    tl.constexpr,
-    DTYPE: tl.constexpr, LANES: tl.constexpr, COLS: tl.constexpr,
+    x_ptr, y_ptr, work_ptr, row_of_ptr, middle_ptr, lanes, n, n_lanes, MIDDLE: tl.constexpr,
+    WRITE: tl.constexpr, DTYPE: tl.constexpr, LANES: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """Touched coordinates to the scratch; the others, which no rotation changes, to the result (WRITE)."""
+    """Copy touched coordinates to the scratch buffer, and (WRITE) the others, which no rotation changes, to y."""
     local = tl.arange(0, LANES)[:, None]
     for start in range(0, n, COLS):
         cols = start + tl.arange(0, COLS)
@@ -89,6 +88,7 @@ def _copy_in(
 def _copy_out(
     y_ptr, work_ptr, coordinate_ptr, lanes, n, n_touched, n_lanes, LANES: tl.constexpr, COLS: tl.constexpr
 ):  # fmt: skip
+    """Copy the scratch buffer to the touched coordinates of y."""
     local = tl.arange(0, LANES)[:, None]
     for start in range(0, n_touched, COLS):
         row = start + tl.arange(0, COLS)
@@ -103,6 +103,7 @@ def _copy_out(
 def _multiply_rows(
     work_ptr, coordinate_ptr, middle_ptr, n_touched, LANES: tl.constexpr, COLS: tl.constexpr
 ):  # fmt: skip
+    """Multiply each row of the scratch buffer by its coordinate's entry of the diagonal."""
     lanes = tl.arange(0, LANES)[None, :]
     for start in range(0, n_touched, COLS):
         row = start + tl.arange(0, COLS)
@@ -146,11 +147,10 @@ def pairs_kernel(
 @triton.jit
 def pairs_backward_kernel(
     y_ptr, g_ptr, g_out_ptr, work_ptr, sum_ptr, first_ptr, second_ptr, u_ptr, v_ptr, coordinate_ptr,
-    row_of_ptr,
-    n, n_touched, n_chunks, n_rows, lane_blocks, per_batch,
+    row_of_ptr, n, n_touched, n_chunks, n_rows, lane_blocks, per_batch,
     TRANSPOSE: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """Walk back from y = Q x (TRANSPOSE) or y = Qᵀ x with its gradient; each program keeps its own sums."""
+    """Walk back from y = Q x (TRANSPOSE) or y = Qᵀ x with its gradient g; each program keeps its own sums."""
     program = tl.program_id(0).to(tl.int64)
     batch = program // per_batch
     y_ptr += batch * n_rows * n

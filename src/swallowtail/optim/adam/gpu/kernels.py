@@ -11,7 +11,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from swallowtail.kernels.gpu.triton.butterfly import direct_group, load_tile, store_tile, whole_sweep
+from swallowtail.kernels.gpu.triton.butterfly import whole_sweep
+from swallowtail.kernels.gpu.triton.groups import direct_group
+from swallowtail.kernels.gpu.triton.tiles import load_tile, store_tile
 
 
 @triton.jit

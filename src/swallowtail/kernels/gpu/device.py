@@ -1,0 +1,31 @@
+"""What a device offers to a launch."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+# Bound on the scratch buffer of a call: between two passes of a butterfly, or for the rows of the pairs kernels. Chunks
+# that would stay in the L2 cache (32 MiB) were slower on an H200: their launches take longer than their work.
+SCRATCH_BYTES = 1 << 30
+SUMS_BYTES = 64 << 20  # bound on the programs' own sums of angle gradients
+
+
+def runs_gluon(x: torch.Tensor) -> bool:
+    """Whether the Gluon kernels, which are written for NVIDIA's warps of 32 threads, can run where x is."""
+    return x.is_cuda and torch.version.hip is None
+
+
+@lru_cache(maxsize=8)
+def multiprocessors(device: torch.device) -> int:
+    """Multiprocessors of a device; the interpreter counts as a small one."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2
+
+
+@lru_cache(maxsize=8)
+def shared_memory(device: torch.device) -> int:
+    """Bytes of shared memory that a program may have."""
+    properties: Any = torch.cuda.get_device_properties(device)  # this attribute is missing in PyTorch's types
+    return int(properties.shared_memory_per_block_optin)

@@ -1,0 +1,18 @@
+"""Triton kernel that makes the plain form's tables from angles."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def table_kernel(angles_ptr, index_ptr, u_ptr, v_ptr, K, size, BLOCK: tl.constexpr):
+    """u = cos θ and v = sin θ, in the order of ``index`` (size,): angle numbers from 1; 0 means no angle, θ = 0."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    batch = tl.program_id(1).to(tl.int64)
+    index = tl.load(index_ptr + at, mask=at < size, other=0)
+    theta = tl.load(angles_ptr + batch * K + index - 1, mask=index > 0, other=0.0).to(tl.float64)
+    out = batch * size + at
+    tl.store(u_ptr + out, tl.cos(theta).to(u_ptr.dtype.element_ty), mask=at < size)
+    tl.store(v_ptr + out, tl.sin(theta).to(v_ptr.dtype.element_ty), mask=at < size)
