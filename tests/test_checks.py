@@ -69,7 +69,7 @@ BAD = [
     ("angles, in ops", lambda: ops.rotate(x, W, A[:5]), ValueError, "angles: expected the last axis to be the wiring's K = 12"),
     ("eigenvalues, in ops", lambda: ops.symmetric_matvec(x, W, A, x[:3]), ValueError, "eigenvalues: expected the last axis to be n = 8"),
     ("eigenvalues complex", lambda: ops.quadratic_form(x, W, A, x + 0j), TypeError, "eigenvalues: expected float64"),
-    ("back end unknown", lambda: use_backend("tpu").__enter__(), ValueError, "backend: expected one of 'reference', 'cpu', 'gpu', got 'tpu'"),
+    ("back end unknown", lambda: use_backend("tpu").__enter__(), ValueError, "backend: expected one of 'cpu', 'gpu', 'reference', got 'tpu'"),
     ("dense too large", lambda: Rotation.identity(2**22).to_dense(), ValueError, "expected at most the .* GiB this machine has, got 65536.0 GiB"),
     ("angles too many", lambda: Rotation.random(2**42), ValueError, "expected at most the .* GiB this machine has, got"),
     ("absurd n", lambda: Butterfly(2**80), ValueError, "expected at most the .* GiB this machine has, got"),
@@ -112,7 +112,7 @@ def test_an_unavailable_back_end_says_why():
         pytest.skip("here it is available")
     assert reasons["gpu"]
     with pytest.raises(
-        RuntimeError, match=r"back end 'gpu' was asked for but cannot run: .*try one of: reference, cpu"
+        RuntimeError, match=r"back end 'gpu' was asked for but cannot run: .*try one of: cpu, reference"
     ):
         use_backend("gpu").__enter__()
     with pytest.raises(RuntimeError, match="'gpu' was asked for but cannot run"):

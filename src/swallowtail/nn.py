@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from swallowtail import checks, kernels, ops
+from swallowtail import checks, ops
 from swallowtail.errors import ArgumentError
 from swallowtail.operators import Rotation
 from swallowtail.wiring import Butterfly, Wiring
@@ -53,7 +53,7 @@ class Rotate(torch.nn.Module):
         self.wiring = _one_wiring(n, depth, wiring)
         self.init, self.seed = init, seed
         self.angles = torch.nn.Parameter(torch.empty(self.wiring.n_rotations, dtype=dtype, device=device))
-        self._cache = kernels.PreparedCache()
+        self._cache = ops.PreparedCache()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -11,7 +11,9 @@ import torch
 from swallowtail.wiring import Wiring
 
 
-def rotate(wiring: Wiring, angles: torch.Tensor, x: torch.Tensor, transpose: bool = False) -> torch.Tensor:
+def rotate(
+    wiring: Wiring, angles: torch.Tensor, x: torch.Tensor, transpose: bool = False, prepared: None = None
+) -> torch.Tensor:
     """Q x, or Qᵀ x: on every pair (i, j) of a layer, [[c, −s], [s, c]] or its transpose."""
     storage, x = x.dtype, _arithmetic(x)
     angles = _arithmetic(angles)
@@ -22,7 +24,7 @@ def rotate(wiring: Wiring, angles: torch.Tensor, x: torch.Tensor, transpose: boo
 
 
 def symmetric(
-    wiring: Wiring, angles: torch.Tensor, eigenvalues: torch.Tensor, x: torch.Tensor
+    wiring: Wiring, angles: torch.Tensor, eigenvalues: torch.Tensor, x: torch.Tensor, prepared: None = None
 ) -> torch.Tensor:
     """Q D Qᵀ x."""
     w = rotate(wiring, angles, _arithmetic(x), transpose=True)
@@ -30,7 +32,7 @@ def symmetric(
 
 
 def quadratic(
-    wiring: Wiring, angles: torch.Tensor, eigenvalues: torch.Tensor, x: torch.Tensor
+    wiring: Wiring, angles: torch.Tensor, eigenvalues: torch.Tensor, x: torch.Tensor, prepared: None = None
 ) -> torch.Tensor:
     """xᵀ Q D Qᵀ x, one number a vector: it stops halfway. Shape (B, m)."""
     w = rotate(wiring, angles, _arithmetic(x), transpose=True)
@@ -38,7 +40,12 @@ def quadratic(
 
 
 def rotate_backward(
-    wiring: Wiring, angles: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, transpose: bool = False
+    wiring: Wiring,
+    angles: torch.Tensor,
+    y: torch.Tensor,
+    grad: torch.Tensor,
+    transpose: bool = False,
+    prepared: None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Gradients of ⟨grad, Q x⟩ with respect to x and the angles, given the output y = Q x.
 
@@ -92,9 +99,97 @@ def rotate_backward_vjp(
     return adjoint_y.to(dtypes[0]), adjoint_g.to(dtypes[1]), grad_angles
 
 
-def multiply_adds(wiring: Wiring) -> int:
-    """Multiply-adds of one Q x: four a rotation, as the paper counts them."""
-    return 4 * wiring.n_rotations
+def rotate_jvp(
+    wiring: Wiring,
+    angles: torch.Tensor,
+    x: torch.Tensor,
+    transpose: bool,
+    angles_t: torch.Tensor,
+    x_t: torch.Tensor | None,
+) -> torch.Tensor:
+    """Forward mode: the tangent of `rotate`, given those of the angles and of x (None: zero)."""
+    storage, x, angles, angles_t = x.dtype, _arithmetic(x), _arithmetic(angles), _arithmetic(angles_t)
+    x_t = torch.zeros_like(x) if x_t is None else _arithmetic(x_t)
+    for index in range(wiring.n_layers) if transpose else reversed(range(wiring.n_layers)):
+        x, x_t = _rotate_layer_jvp(wiring, index, angles, x, transpose, angles_t, x_t)
+    return x_t.to(storage)
+
+
+def rotate_backward_jvp(
+    wiring: Wiring,
+    angles: torch.Tensor,
+    y: torch.Tensor,
+    grad: torch.Tensor,
+    transpose: bool,
+    y_t: torch.Tensor | None,
+    grad_t: torch.Tensor | None,
+    angles_t: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Forward over reverse: the tangents of both results of `rotate_backward`. None stands for zero."""
+    storage, y, grad, angles = y.dtype, _arithmetic(y), _arithmetic(grad), _arithmetic(angles)
+    y_t, grad_t, angles_t = (
+        torch.zeros_like(z) if t is None else _arithmetic(t)
+        for z, t in ((y, y_t), (grad, grad_t), (angles, angles_t))
+    )
+    sign = -1.0 if transpose else 1.0
+    tangents: list[torch.Tensor] = [angles[:, :0]] * wiring.n_layers
+    for index in reversed(range(wiring.n_layers)) if transpose else range(wiring.n_layers):
+        i, j = _indices(wiring, index, y.device)
+        tangents[index] = sign * (_wedge(y_t, grad, i, j) + _wedge(y, grad_t, i, j)).sum(-2)
+        y, y_t = _rotate_layer_jvp(wiring, index, angles, y, not transpose, angles_t, y_t)
+        grad, grad_t = _rotate_layer_jvp(wiring, index, angles, grad, not transpose, angles_t, grad_t)
+    return grad_t.to(storage), torch.cat(tangents, -1) if tangents else torch.zeros_like(angles)
+
+
+def _rotate_layer_jvp(
+    wiring: Wiring,
+    index: int,
+    angles: torch.Tensor,
+    x: torch.Tensor,
+    transpose: bool,
+    angles_t: torch.Tensor,
+    x_t: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """One layer of x and its tangent: d(G x) = G dx + J G x dθ with J = [[0, −1], [1, 0]]; −J for Gᵀ."""
+    i, j = _indices(wiring, index, x.device)
+    x = _rotate_layer(wiring, index, angles, x, transpose)
+    x_t = _rotate_layer(wiring, index, angles, x_t, transpose)
+    turn = angles_t[:, None, wiring.offsets[index] : wiring.offsets[index + 1]] * (-1.0 if transpose else 1.0)
+    return x, x_t.index_add(-1, i, -turn * x[..., j]).index_add(-1, j, turn * x[..., i])
+
+
+# What every back end offers besides; the reference prepares nothing.
+
+TAKES_ONE_ROTATION = False
+COMPARES_ANGLES = False
+
+
+def available() -> str | None:
+    """None: plain PyTorch runs everywhere."""
+    return None
+
+
+def accepts(x: torch.Tensor) -> bool:
+    """Any tensor, on any device that PyTorch has."""
+    return True
+
+
+def prepare(wiring: Wiring, angles: torch.Tensor, eigenvalues: torch.Tensor | None = None) -> None:
+    """Nothing to prepare."""
+
+
+def prepare_training(wiring: Wiring, angles: torch.Tensor, x: torch.Tensor) -> None:
+    """Nothing to prepare."""
+
+
+def bind(wiring: Wiring, form: str, prepared: None) -> None:
+    """No shortcut."""
+
+
+def multiply_adds(wiring: Wiring, prepared: None = None, form: str = "rotate") -> int:
+    """Four multiply-adds per rotation, as the paper counts them."""
+    once, n = 4 * wiring.n_rotations, wiring.n
+    return {"rotate": once, "symmetric": 2 * once + n, "quadratic": once + 2 * n}[form]
 
 
 def _wedge(y: torch.Tensor, g: torch.Tensor, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:

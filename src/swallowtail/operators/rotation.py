@@ -10,6 +10,7 @@ import torch
 
 from swallowtail import checks, kernels, ops
 from swallowtail.operators.base import Operator, place
+from swallowtail.ops.cache import Seen
 from swallowtail.wiring import Butterfly, Wiring
 
 
@@ -35,7 +36,7 @@ class Rotation(Operator):
         checks.last_axis("angles", self.angles, wiring.n_rotations, "the wiring's number of rotations")
         checks.finite("angles", self.angles)
         self.n = wiring.n
-        self._cache = kernels.PreparedCache()
+        self._cache = ops.PreparedCache()
         self._transposed: tuple[Any, Rotation] | None = None
 
     @classmethod
@@ -104,10 +105,10 @@ class Rotation(Operator):
         order = torch.from_numpy(self.wiring.transpose_order).to(self.device)
         result = Rotation.__new__(Rotation)
         result.wiring, result.angles, result.n = self.wiring.T, -self.angles[..., order], self.n
-        result._cache, result._transposed = kernels.PreparedCache(), None
+        result._cache, result._transposed = ops.PreparedCache(), None
         if not self.angles.requires_grad:  # a graph is good for one backward pass only
-            self._transposed = kernels.Seen((self.angles, result.angles)), result
-            result._transposed = kernels.Seen((result.angles, self.angles)), self
+            self._transposed = Seen((self.angles, result.angles)), result
+            result._transposed = Seen((result.angles, self.angles)), self
         return result
 
     @property
@@ -160,11 +161,7 @@ def count_multiply_adds(rotation: Rotation, form: str, eigenvalues: torch.Tensor
     wiring = rotation.wiring
     if not rotation.batch_shape.numel():
         return 0
-    name = kernels.select_backend(rotation.angles)
-    extra = {"rotate": 0, "symmetric": 2 * wiring.n_rotations * 2 + wiring.n, "quadratic": 2 * wiring.n}[form]
-    if name == "reference":
-        return kernels.reference.multiply_adds(wiring) + extra
-    backend = kernels.load(name)
+    backend = kernels.backend_for(rotation.angles)
     angles = rotation.angles.detach()[(0,) * len(rotation.batch_shape)][None]  # the first of a batch
     angles = angles if angles.dtype == torch.float64 else angles.float()
     d = None if eigenvalues is None else eigenvalues.detach().reshape(-1, wiring.n)[:1].to(angles.dtype)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from swallowtail import checks, kernels, ops
+from swallowtail import checks, ops
 from swallowtail.operators.base import Operator, place
 from swallowtail.operators.rotation import Rotation, count_multiply_adds
 from swallowtail.wiring import Butterfly
@@ -39,7 +39,7 @@ class SymmetricOperator(Operator):
         checks.last_axis("eigenvalues", self.eigenvalues, rotation.n, "n")
         checks.same_device(angles=rotation.angles, eigenvalues=self.eigenvalues)
         self.n = rotation.n
-        self._cache = kernels.PreparedCache()
+        self._cache = ops.PreparedCache()
 
     @property
     def batch_shape(self) -> torch.Size:  # type: ignore[override]

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from swallowtail import ops
-from swallowtail.kernels import PreparedCache
 from swallowtail.operators.rotation import Rotation
 from swallowtail.operators.symmetric import SymmetricOperator
+from swallowtail.ops import PreparedCache
 from swallowtail.optim.basis import jacobi_pass
 from swallowtail.optim.line_search import Trial, strong_wolfe
 from swallowtail.wiring import Butterfly

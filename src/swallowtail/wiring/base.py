@@ -43,6 +43,11 @@ class Wiring:
         """64 bits that tell this wiring from others; the same in every process and on every machine."""
         raise NotImplementedError
 
+    @property
+    def encoded(self) -> tuple[torch.Tensor | None, list[int]]:
+        """The wiring as two arguments of a torch operator."""
+        return self.pairs_tensor, self.code
+
     def layers(self) -> Iterator[np.ndarray]:
         """Go through the layers, Q₁ first."""
         return (self.layer(index) for index in range(self.n_layers))

@@ -51,6 +51,15 @@ announce_compilation()
 Rows = Callable[[int, int, int], None]  # (address of x, address of y, number of rows)
 
 
+TAKES_ONE_ROTATION = True
+COMPARES_ANGLES = True
+
+
+def accepts(x: torch.Tensor) -> bool:
+    """Vectors in the CPU's memory."""
+    return x.device.type == "cpu"
+
+
 def available() -> str | None:
     """None: this back end runs wherever Numba does."""
     return None
@@ -144,6 +153,7 @@ def bind(wiring: Wiring, action: str, prepared: Prepared) -> Callable[[torch.Ten
     """
     if len(prepared) != 1:
         return None
+    action = {"from_basis": "up", "to_basis": "down"}.get(action, action)
     if isinstance(wiring, Butterfly) and wiring.reverse:
         if action not in ("up", "down"):
             return None

@@ -27,6 +27,19 @@ if TYPE_CHECKING:
     Prepared: TypeAlias = PreparedButterfly | PreparedPairs
 
 
+TAKES_ONE_ROTATION = False
+COMPARES_ANGLES = False
+
+
+def accepts(x: torch.Tensor) -> bool:
+    """Vectors in a GPU's memory."""
+    return x.device.type == "cuda"
+
+
+def bind(wiring: Wiring, form: str, prepared: Any) -> None:
+    """No shortcut yet."""
+
+
 def available() -> str | None:
     """None, or a sentence saying why this back end cannot run here."""
     if _missing is not None:

@@ -16,7 +16,8 @@ from torch import Tensor
 from swallowtail import ops
 from swallowtail.fitting.core.growth import parallel_jacobi
 from swallowtail.fitting.core.product import MATRIX, layered
-from swallowtail.kernels import PreparedCache, select_backend
+from swallowtail.kernels import select_backend
+from swallowtail.ops import PreparedCache
 from swallowtail.optim.adam.state import SIDES, Numbers, State, set_if
 from swallowtail.optim.basis import jacobi_pass, jacobi_pass_matrix
 from swallowtail.wiring import Butterfly, Pairs, Wiring

@@ -1,0 +1,79 @@
+"""What a back end must offer. CONTRIBUTING.md says how to add one.
+
+A back end is a module. `reference` is the specification: same formulas, same shapes, plain PyTorch.
+
+Shapes: x (B, m, n), angles (B, K), eigenvalues (B, n). B is the number of rotations that share a wiring, m the
+number of vectors per rotation. Results have x's dtype; half precision is for storage, arithmetic is float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from swallowtail.wiring import Wiring
+
+# "from_basis" is Q x, "to_basis" is Qᵀ x, "symmetric" is Q D Qᵀ x, "quadratic" is xᵀ Q D Qᵀ x.
+FORMS = ("from_basis", "to_basis", "symmetric", "quadratic")
+
+
+class Backend(Protocol):
+    """The functions and constants of a back end's module.
+
+    ``prepared`` is what `prepare` or `prepare_training` returned for the same wiring, angles and eigenvalues. Without
+    it a function makes what it needs.
+    """
+
+    # Whether `rotate` and `rotate_backward` also take one rotation as angles (K,) and x (*batch, n).
+    TAKES_ONE_ROTATION: bool
+    # Whether comparing angles with a copy is quicker than preparing anew. On a GPU it would wait for the device.
+    COMPARES_ANGLES: bool
+
+    def available(self) -> str | None:
+        """None, or a sentence that says why this back end cannot run here."""
+
+    def accepts(self, x: Tensor) -> bool:
+        """Whether this back end works on vectors like x: the automatic choice asks the back ends in turn."""
+
+    def prepare(self, wiring: Wiring, angles: Tensor, eigenvalues: Tensor | None = None) -> Any:
+        """Coefficients that outlive a call; they hold as long as the angles and eigenvalues do not change."""
+
+    def prepare_training(self, wiring: Wiring, angles: Tensor, x: Tensor) -> Any:
+        """Coefficients for one `rotate` and its `rotate_backward`."""
+
+    def rotate(
+        self, wiring: Wiring, angles: Tensor, x: Tensor, transpose: bool = False, prepared: Any = None
+    ) -> Tensor:
+        """Q x, or Qᵀ x. Never the argument itself."""
+
+    def symmetric(
+        self, wiring: Wiring, angles: Tensor, eigenvalues: Tensor, x: Tensor, prepared: Any = None
+    ) -> Tensor:
+        """Q D Qᵀ x."""
+
+    def quadratic(
+        self, wiring: Wiring, angles: Tensor, eigenvalues: Tensor, x: Tensor, prepared: Any = None
+    ) -> Tensor:
+        """xᵀ Q D Qᵀ x, shape (B, m)."""
+
+    def rotate_backward(
+        self,
+        wiring: Wiring,
+        angles: Tensor,
+        y: Tensor,
+        grad: Tensor,
+        transpose: bool = False,
+        prepared: Any = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Gradients of ⟨grad, Q x⟩ for x and the angles, from the output y = Q x (or Qᵀ x)."""
+
+    def bind(self, wiring: Wiring, form: str, prepared: Any) -> Callable[[Tensor], Tensor] | None:
+        """A function of x alone for one of `FORMS`, or None where the back end has no such shortcut.
+
+        It takes one contiguous tensor (*batch, n) of the coefficients' dtype, and checks nothing.
+        """
+
+    def multiply_adds(self, wiring: Wiring, prepared: Any, form: str = "rotate") -> int:
+        """Multiply-adds per vector of the kernel that runs; ``form`` is "rotate", "symmetric" or "quadratic"."""
