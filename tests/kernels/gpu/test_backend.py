@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from interpreter import RUNS_HERE, needs_kernels, only_without_kernels, run_interpreted
+from interpreter import DEVICE, RUNS_HERE, needs_kernels, only_without_kernels, run_interpreted
 
 pytest.importorskip("triton", reason="the GPU back end needs Triton")
 
@@ -80,6 +80,23 @@ def test_expanded_and_strided_vectors():
     for view in (x[:, :1].expand(1, 4, 17), x.transpose(1, 2).contiguous().transpose(1, 2), x[:, ::2]):
         expected = reference.symmetric(wiring, angles, d, view)
         assert_close(gpu.symmetric(wiring, angles, d, view), expected, 1e-13, "symmetric")
+
+
+@needs_kernels
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("dtype", "decades"), [(torch.float32, 30), (torch.float64, 150)])
+def test_eigenvalues_of_many_magnitudes(reverse, dtype, decades):
+    """The scales of the fast form do not fit beside them: the plain form of the same wiring is prepared."""
+    wiring = Butterfly(6, 3, reverse=reverse)
+    angles, _, x, _ = problem(wiring, 1, 2, dtype)
+    d = torch.logspace(-decades, decades, 6, dtype=torch.float64, device=DEVICE)[None].to(dtype)
+    tables = gpu.prepare(wiring, angles, d)
+    assert not tables.fast
+    exact, bound = (angles.double(), d.double(), x.double()), 20 * torch.finfo(dtype).eps
+    y = gpu.symmetric(wiring, angles, d, x, prepared=tables)
+    assert_close(y, reference.symmetric(wiring, *exact), bound, "symmetric")
+    q = gpu.quadratic(wiring, angles, d, x, prepared=tables)
+    assert_close(q, reference.quadratic(wiring, *exact), bound, "quadratic")
 
 
 @needs_kernels

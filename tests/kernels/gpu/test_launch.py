@@ -57,7 +57,7 @@ def test_constants_in_another_order_are_refused():
 
 
 def test_a_binary_is_launched_only_with_what_it_was_compiled_for():
-    """In turn and again, so that both the first search and the memory of it are asked."""
+    """Three rounds: compiling, finding the binary by kind, finding it by exact sizes."""
     kernel, x = Compiler("x", "n", "WIDE"), torch.zeros(8)
     kinds = [(x, 7), (x, 16), (x, 1), (x, 2**40 + 1), (x[1:], 7), (x.double(), 7)]
     for _ in range(3):

@@ -12,7 +12,7 @@ pytest.importorskip("triton", reason="the GPU back end needs Triton")
 from kernels.gpu.checking import check
 
 from swallowtail.kernels.gpu import device, pairs
-from swallowtail.wiring import Pairs
+from swallowtail.wiring import Butterfly, Grouped, Pairs
 
 
 def random_pairs(n: int, n_layers: int) -> Pairs:
@@ -26,6 +26,7 @@ CASES = {
     "17": random_pairs(17, 9),
     "hub": Pairs(40, [[(0, k), (20 + k, 39 - k)] for k in range(1, 9)]),  # most coordinates are untouched
     "none": Pairs(4, []),
+    "grouped": Grouped.from_wiring(Butterfly(7, reverse=True), size=4),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from interpreter import needs_kernels
+from interpreter import DEVICE, needs_kernels
 
 pytest.importorskip("triton", reason="the GPU back end needs Triton")
 
@@ -31,11 +31,25 @@ def test_where_the_plain_form_takes_the_place_of_the_fast_one():
 
 
 @needs_kernels
+def test_large_vectors_and_small_scales():
+    """In the fast form the square of a coordinate may be too large for float32 where the product is not."""
+    wiring = Butterfly(16)
+    angles = torch.full((1, wiring.n_rotations), 2.0**-12).acos()
+    x = torch.full((1, 1, 16), 1e6)
+    d = torch.linspace(-1, 2, 16)[None]
+    tables = gpu.prepare(wiring, angles.to(DEVICE), d.to(DEVICE))
+    assert tables.fast
+    actual = gpu.quadratic(wiring, angles.to(DEVICE), d.to(DEVICE), x.to(DEVICE), prepared=tables)
+    expected = reference.quadratic(wiring, angles.double(), d.double(), x.double())
+    assert_close(actual.cpu(), expected, 1e-5, "quadratic")
+
+
+@needs_kernels
 def test_letters_of_one_pair():
     """What the module's docstring says about u, v, scale and middle, for n = 2."""
     wiring = Butterfly(2)
-    angles = torch.tensor([[0.3]], dtype=torch.float64)
-    d = torch.tensor([[2.0, 5.0]], dtype=torch.float64)
+    angles = torch.tensor([[0.3]], dtype=torch.float64, device=DEVICE)
+    d = torch.tensor([[2.0, 5.0]], dtype=torch.float64, device=DEVICE)
     plain, fast = (gpu.prepare(wiring, angles, d, fast=fast) for fast in (False, True))
     c, s, t = torch.cos(angles), torch.sin(angles), torch.tan(angles)
     torch.testing.assert_close(torch.stack(plain.tables[0]).flatten(), torch.cat([c, s]).flatten())

@@ -1,1 +1,4 @@
-"""Kernels for GPUs: Triton, and Gluon where the layout of registers has to be said."""
+"""The GPU back end. `H @ x` goes one file deeper at each step: `backend` (what every back end offers), `butterfly` or
+`pairs` (which launches), `launch`, and a kernel in ``triton/`` or ``gluon/``. `plan` and `tables` say how the stages of
+a butterfly are shared out and which coefficients the kernels read.
+"""

@@ -57,7 +57,7 @@ def prepare(
     dtype: torch.dtype | None = None,
     fast: bool = True,
 ) -> Prepared:
-    """Make the tables that the kernels read; they hold while the angles (and eigenvalues) do not change.
+    """Make the tables that the kernels read. They are valid while the angles (and eigenvalues) do not change.
 
     Args:
         wiring: who meets whom.
@@ -133,7 +133,7 @@ def quadratic(
     """xᵀ Q D Qᵀ x, one number per vector: it stops in the middle. Shape (B, m)."""
     if not wiring.n_rotations or not x.numel() or isinstance(wiring, Pairs):
         w = rotate(wiring, angles, _widen(x), transpose=True, prepared=prepared)
-        return (w * w * _widen(eigenvalues)[:, None]).sum(-1).to(x.dtype)
+        return (w * (w * _widen(eigenvalues)[:, None])).sum(-1).to(x.dtype)
     prepared = _for_one_call(wiring, angles, x) if prepared is None else prepared
     prepared = _with_middle(_butterfly(wiring), angles, eigenvalues, prepared)
     return butterfly.apply(_butterfly(wiring), prepared, x, True, False, prepared.middle, quadratic=True)

@@ -1,1 +1,1 @@
-"""Gluon kernels: who holds which number is said in the source. For warps of 32 threads."""
+"""Gluon kernels: the source says which thread has which numbers. For warps of 32 threads."""

@@ -1,1 +1,1 @@
-"""Triton kernels; they also run in Triton's interpreter."""
+"""Triton kernels. They run on any GPU and in Triton's interpreter."""

@@ -117,7 +117,7 @@ def rotate_kernel(
         x = whole_sweep(x, u_ptr + last, v_ptr + last, GROUPS, BITS, COLS, ROWS, not GROWING, True, FAST)
     if QUADRATIC:
         diagonal = load_diagonal(middle_ptr + batch * middle_stride, tile, n, EVEN, BITS, COLS, STRIDE)
-        total = tl.sum(x * x * diagonal, axis=1)
+        total = tl.sum(x * (x * diagonal), axis=1)  # x² alone may overflow where the scales are small
         tl.store(y_ptr + batch * y_stride + rows * tiles + tile, total, mask=rows < n_rows)
     else:
         if MIDDLE:
