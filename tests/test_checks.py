@@ -74,7 +74,7 @@ BAD = [
     ("angles too many", lambda: Rotation.random(2**42), ValueError, "expected at most the .* GiB this machine has, got"),
     ("absurd n", lambda: Butterfly(2**80), ValueError, "expected at most the .* GiB this machine has, got"),
     ("probes zero", lambda: H.diagonal("estimate", n_probes=0), ValueError, "n_probes: expected an integer ≥ 1, got 0"),
-    ("samples negative", lambda: H.sample(-1), ValueError, "k: expected an integer ≥ 0, got -1"),
+    ("samples negative", lambda: H.sample(-1), ValueError, "n_samples: expected an integer ≥ 0, got -1"),
 ]  # fmt: skip
 
 

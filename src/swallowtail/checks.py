@@ -122,3 +122,41 @@ def fits_in_memory(what: str, n_bytes: int) -> None:
             f"{n_bytes / 2**30:.1f} GiB" if n_bytes < 2**70 else f"{short(n_bytes >> 30)} GiB",
             "try a smaller n, a narrower dtype, or products with the operator itself",
         )
+
+
+def number(name: str, value: Any, *, at_least: float | None = None, above: float | None = None) -> float:
+    """Return ``value`` as a finite number of at least ``at_least``, or greater than ``above``."""
+    bound = f" ≥ {at_least:g}" if at_least is not None else f" > {above:g}" if above is not None else ""
+    real = isinstance(value, (int, float, np.number)) and not isinstance(value, (bool, np.complexfloating))
+    if (
+        not real
+        or not math.isfinite(value)
+        or (at_least is not None and value < at_least)
+        or (above is not None and value <= above)
+    ):
+        raise ArgumentError(name, f"a number{bound}", repr(value) if not real else f"{value:g}")
+    return float(value)
+
+
+def instance(name: str, value: Any, kind: type, hint: str = "") -> None:
+    """Check that ``value`` is of the class ``kind``."""
+    if not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise ArgumentError(name, f"{article} {kind.__name__}", type(value).__name__, hint)
+
+
+def single(name: str, batch_shape: torch.Size) -> None:
+    """Check that there is no batch."""
+    if batch_shape:
+        raise ArgumentError(name, "one operator", f"a batch {tuple(batch_shape)}", "take one of it")
+
+
+def same_batch(**tensors: torch.Tensor) -> None:
+    """Check that the leading axes of the named tensors broadcast together."""
+    if all(tensor.ndim <= 1 for tensor in tensors.values()):  # the usual case, and broadcast_shapes is slow
+        return
+    try:
+        torch.broadcast_shapes(*(tensor.shape[:-1] for tensor in tensors.values()))
+    except RuntimeError as error:
+        got = ", ".join(f"{tuple(tensor.shape[:-1])} of {name}" for name, tensor in tensors.items())
+        raise ArgumentError("", "batch shapes that broadcast", got) from error

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from swallowtail import checks
+from swallowtail.errors import ArgumentError
 
 _MNIST_FILE = "train-images-idx3-ubyte"
 _MNIST_MD5 = "6bbc9ace898e44ae57da46a324031adb"  # of the raw file, 60000 images
@@ -42,7 +43,7 @@ def random_symmetric(n: int, n_large: int, seed: int) -> np.ndarray:  # shape: (
     """
     n = checks.integer("n", n, at_least=1)
     if checks.integer("n_large", n_large, at_least=0) > n:
-        raise ValueError(f"n_large: expected at most n = {n}, got {n_large}")
+        raise ArgumentError("n_large", f"at most n = {n}", n_large)
     rng = np.random.default_rng(seed)
     mu = 0.1 * rng.standard_normal(n)
     mu[rng.permutation(n)[:n_large]] = 1.0 + 0.4 * rng.standard_normal(n_large)
@@ -134,8 +135,7 @@ def grid_kernel(
     [1.0, 0.368, 0.135]
     """
     checks.choice("kernel", kernel, ("rbf", "exponential"))
-    if not (np.isfinite(length_scale) and length_scale > 0):
-        raise ValueError(f"length_scale: expected a number > 0, got {length_scale}")
+    checks.number("length_scale", length_scale, above=0)
     sides = [checks.integer("shape", side, at_least=1) for side in np.atleast_1d(shape).tolist()]
     points = np.stack(np.meshgrid(*(np.arange(side, dtype=float) for side in sides), indexing="ij"), -1)
     points = points.reshape(-1, len(sides))
@@ -170,8 +170,7 @@ def sensor_laplacian(n: int, n_neighbors: int = 6, seed: int = 0) -> np.ndarray:
 
 def sensor_heat_kernel(n: int, time: float = 0.5, n_neighbors: int = 6, seed: int = 0) -> np.ndarray:
     """exp(−t L), shape (n, n): how heat spreads in time t over the graph of `sensor_laplacian`."""
-    if not (np.isfinite(time) and time >= 0):
-        raise ValueError(f"time: expected a number ≥ 0, got {time}")
+    checks.number("time", time, at_least=0)
     values, vectors = np.linalg.eigh(sensor_laplacian(n, n_neighbors, seed))
     return _symmetrized((vectors * np.exp(-time * values)) @ vectors.T)
 
@@ -246,9 +245,10 @@ def _read_mnist(
         else:
             data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
     except (tarfile.TarError, KeyError, EOFError, gzip.BadGzipFile) as error:
-        raise ValueError(f"{file}: expected {_MNIST_FILE} inside, got {error}; try: {remedy}") from error
+        raise ArgumentError(str(file), f"{_MNIST_FILE} inside", error, f"try: {remedy}") from error
     md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
     expected_md5 = _MNIST_MD5 if expected_md5 is None else expected_md5  # looked up now: tests replace it
     if md5 != expected_md5:
-        raise ValueError(f"{file}: expected {_MNIST_FILE} with md5 {expected_md5}, got {md5}; try: {remedy}")
+        expected = f"{_MNIST_FILE} with md5 {expected_md5}"
+        raise ArgumentError(str(file), expected, md5, f"try: {remedy}")
     return np.frombuffer(data, np.uint8, offset=16).reshape(-1, 784)  # the header is 16 bytes

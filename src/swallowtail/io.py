@@ -1,55 +1,61 @@
-"""Save and load operators: safetensors with a format version, written atomically, never unpickled."""
+"""Save and load operators: safetensors with a format version, written atomically, never unpickled.
+
+A file is not trusted: everything read from it is checked before an operator is made of it.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import uuid
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from swallowtail import checks
+from swallowtail.errors import ArgumentError
 from swallowtail.operators import HybridOperator, Rotation, SignedRotation, SymmetricOperator
-from swallowtail.wiring import Butterfly, Grouped, Pairs, Wiring
+from swallowtail.wiring import Butterfly, Grouped, Pairs, Wiring, pairs_at_stride
 
 FORMAT = 1  # raise it when a file's meaning changes; older ones must stay readable
+LARGEST = 2**31 - 1  # coordinates are stored as int32
 
 AnyOperator = Rotation | SignedRotation | SymmetricOperator | HybridOperator
+_PARTS = {  # the tensors of each kind, beside angles and wiring
+    "Rotation": (),
+    "SignedRotation": ("signs",),
+    "SymmetricOperator": ("eigenvalues",),
+    "HybridOperator": ("eigenvalues", "basis", "weights"),
+}
 _KINDS = "a Rotation, a SignedRotation, a SymmetricOperator or a HybridOperator"
 
 
 def save(operator: AnyOperator, path: str | os.PathLike[str]) -> None:
     """Write an operator to ``path``. A kill in mid-save leaves the old file as it was."""
     if not isinstance(operator, AnyOperator):
-        raise TypeError(f"save: expected {_KINDS}, got {type(operator).__name__}")
+        raise ArgumentError("operator", _KINDS, type(operator).__name__)
     header, tensors = pack(operator)
     write(path, tensors, {"swallowtail": json.dumps({**header, "format": FORMAT})})
 
 
 def load(path: str | os.PathLike[str], device: Any = "cpu") -> AnyOperator:
-    """Read an operator; a truncated, foreign or newer file is a ValueError that says which."""
+    """Read an operator. A truncated, damaged, foreign or newer file is an `ArgumentError` that says what is wrong."""
+    device = _device(device)
     if not Path(path).is_file():
-        raise FileNotFoundError(f"load: expected a file, got nothing at {path}")
-    tensors, metadata = read(path, device)
-    if "swallowtail" not in metadata:
-        raise ValueError(f"load: {path} is a safetensors file but was not written by swallowtail.save")
+        raise FileNotFoundError(f"path: expected a file, got nothing at {path}")
+    tensors, metadata = read(path)
     try:
-        header = json.loads(metadata["swallowtail"])
-        if header["format"] > FORMAT:
-            raise ValueError(
-                f"load: {path} has format {header['format']}, this version reads up to {FORMAT}; "
-                "upgrade swallowtail"
-            )
-        return unpack(header, tensors)
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
-        raise ValueError(
-            f"load: {path} lacks a part of an operator ({type(error).__name__}: {error})"
-        ) from error
+        operator = unpack(_header(metadata), tensors)
+    except ArgumentError as error:
+        part = f", {error.name}" if error.name else ""
+        raise ArgumentError(f"{path}{part}", error.expected, error.got, error.hint) from error
+    return operator if device.type == "cpu" else operator.to(device)
 
 
 def pack(operator: AnyOperator) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
@@ -80,52 +86,39 @@ def pack(operator: AnyOperator) -> tuple[dict[str, Any], dict[str, torch.Tensor]
     return header, tensors
 
 
-def unpack(header: dict[str, Any], tensors: dict[str, torch.Tensor]) -> AnyOperator:
-    """Undo `pack`; KeyError, TypeError or ValueError if a part is missing or wrong."""
-    rotation = Rotation(_wiring(header["wiring"], tensors), tensors["angles"])
-    kind = header["kind"]
+def unpack(header: Any, tensors: dict[str, torch.Tensor]) -> AnyOperator:
+    """Undo `pack`, on the CPU; an `ArgumentError` if a part is missing or wrong."""
+    kind, wiring = _entry(header, "kind"), _entry(header, "wiring")  # both from JSON: of any type
+    if not isinstance(kind, str) or kind not in _PARTS:
+        raise ArgumentError("kind", _KINDS, repr(kind)[:60])
+    of_wiring = ["pairs", "offsets"] if "pairs" in tensors else []
+    of_wiring += ["coordinates"] if "coordinates" in tensors else []
+    expected = sorted(["angles", *_PARTS[kind], *of_wiring])
+    if sorted(tensors) != expected:
+        raise ArgumentError("tensors", ", ".join(expected), ", ".join(sorted(tensors)) or "none")
+    for name in ("angles", *_PARTS[kind]):
+        checks.real_dtype(name, tensors[name].dtype)
+        checks.finite(name, tensors[name])
+    rotation = Rotation(_wiring(wiring, tensors), tensors["angles"])
     if kind == "Rotation":
         return rotation
     if kind == "SignedRotation":
         return SignedRotation(rotation, tensors["signs"])
+    symmetric = SymmetricOperator(rotation, tensors["eigenvalues"])
     if kind == "SymmetricOperator":
-        return SymmetricOperator(rotation, tensors["eigenvalues"])
-    if kind == "HybridOperator":
-        symmetric = SymmetricOperator(rotation, tensors["eigenvalues"])
-        return HybridOperator(symmetric, tensors["basis"], tensors["weights"])
-    raise ValueError(f"load: expected {_KINDS}, got {kind!r}")
+        return symmetric
+    return HybridOperator(symmetric, tensors["basis"], tensors["weights"])
 
 
-def _wiring(header: dict[str, Any], tensors: dict[str, torch.Tensor]) -> Wiring:
-    if "pairs" not in tensors:
-        return Butterfly(header["n"], header["depth"], reverse=header["reverse"])
-    pairs = tensors["pairs"].cpu().numpy()
-    offsets = tensors["offsets"].cpu().numpy()
-    if offsets[0] != 0 or offsets[-1] != len(pairs) or (np.diff(offsets) < 0).any():
-        raise ValueError(f"load: expected offsets that rise from 0 to {len(pairs)}, got {offsets.tolist()}")
-    layers = [pairs[a:b] for a, b in pairwise(offsets)]
-    wiring = Pairs(header["n"], layers)  # checked like a user's own: the file may be damaged
-    if "coordinates" not in tensors:
-        return wiring
-    coordinates, start, groups = tensors["coordinates"].cpu().numpy(), 0, list[list[np.ndarray]]()
-    for sizes in header["group_sizes"]:
-        ends = start + np.cumsum([0, *sizes])
-        groups.append([coordinates[a:b] for a, b in pairwise(ends)])
-        start = ends[-1]
-    return Grouped.from_layers(wiring, groups, header["round_layers"])
-
-
-def read(path: str | os.PathLike[str], device: Any = "cpu") -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """The tensors and the metadata of a safetensors file; ValueError if it is none."""
-    device = torch.device(device)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise RuntimeError(f"load: expected a device that is there, got {device}; try device='cpu'")
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """The tensors of a safetensors file, on the CPU, and its metadata; an `ArgumentError` if it is none."""
     try:
-        with safe_open(path, framework="pt", device=str(device)) as file:
+        with safe_open(path, framework="pt", device="cpu") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118 (not a dict)
-    except SafetensorError as error:
-        text = f"load: expected a safetensors file, {path} is truncated or of another kind ({error})"
-        raise ValueError(text) from error
+    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+        # safetensors itself raises the first; PyTorch the others, for a dtype or a shape that it does not know.
+        got = f"one that is truncated or of another kind ({error})"
+        raise ArgumentError(str(path), "a safetensors file", got) from error
 
 
 def write(path: str | os.PathLike[str], tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
@@ -148,3 +141,122 @@ def write(path: str | os.PathLike[str], tensors: dict[str, torch.Tensor], metada
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _device(device: Any) -> torch.device:
+    """The device to load to, if it is there."""
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ArgumentError("device", "a torch device", repr(device), "try device='cpu'") from error
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise ArgumentError("device", "a device that is there", found, "try device='cpu'")
+    return found
+
+
+def _header(metadata: dict[str, str]) -> Any:
+    """What `save` wrote beside the tensors."""
+    if "swallowtail" not in metadata:
+        raise ArgumentError("", "a file written by swallowtail.save", "a safetensors file of somebody else")
+    try:
+        header = json.loads(metadata["swallowtail"])
+    except (ValueError, RecursionError) as error:
+        raise ArgumentError("metadata", "JSON", f"{type(error).__name__}: {error}") from error
+    version = _whole("format", _entry(header, "format"), 1, LARGEST)
+    if version > FORMAT:
+        raise ArgumentError("format", f"at most {FORMAT}", version, "upgrade swallowtail")
+    return header
+
+
+def _wiring(header: Any, tensors: dict[str, torch.Tensor]) -> Wiring:
+    """The wiring; its sizes are compared with those of the tensors before anything is made of them."""
+    n = _whole("n", _entry(header, "n"), 1, LARGEST)
+    if "pairs" not in tensors:
+        reverse = _entry(header, "reverse")
+        if not isinstance(reverse, bool):
+            raise ArgumentError("reverse", "true or false", repr(reverse)[:60])
+        depth, strides = _entry(header, "depth"), (1 << e for e in range((n - 1).bit_length()))
+        once = sum(pairs_at_stride(n, p) for p in strides)
+        angles = tensors["angles"]
+        if _whole("depth", depth, 1, LARGEST) * once != (angles.shape[-1] if angles.ndim else -1):
+            expected = f"{checks.short(depth * once)} angles, as n = {n} and depth = {depth} have"
+            raise ArgumentError("angles", expected, f"shape {tuple(angles.shape)}")
+        return Butterfly(n, depth, reverse=reverse)
+    wiring = _pairs(n, _integers("pairs", tensors, 2), _integers("offsets", tensors, 1))
+    if "coordinates" not in tensors:
+        return wiring
+    return _grouped(wiring, header, _integers("coordinates", tensors, 1))
+
+
+def _pairs(n: int, pairs: np.ndarray, offsets: np.ndarray) -> Pairs:
+    """All layers at once: a damaged file may have millions of them."""
+    if pairs.shape[1] != 2:
+        raise ArgumentError("pairs", "shape (K, 2)", pairs.shape)
+    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(pairs) or (np.diff(offsets) < 0).any():
+        got = f"{len(offsets)} numbers that do not"
+        raise ArgumentError("offsets", f"numbers that rise from 0 to {len(pairs)}", got)
+    if len(pairs) and (pairs.min() < 0 or pairs.max() >= n):
+        bad = pairs.min() if pairs.min() < 0 else pairs.max()
+        raise ArgumentError("pairs", f"coordinates in 0 … {n - 1}", int(bad))
+    layer = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    once, counts = np.unique(layer[:, None] * n + pairs, return_counts=True)
+    if len(once) < pairs.size:
+        index, coordinate = divmod(int(once[counts.argmax()]), n)
+        got = f"coordinate {coordinate} more than once in layer {index}"
+        raise ArgumentError("pairs", "layers of disjoint pairs", got)
+    return Pairs.from_flat(n, pairs, offsets)
+
+
+def _grouped(wiring: Pairs, header: Any, coordinates: np.ndarray) -> Grouped:
+    """The rounds of a `Grouped`, which checks them itself once their sizes are right."""
+    starts, sizes = _list("round_layers", header), _list("group_sizes", header)
+    for start in starts:
+        _whole("round_layers", start, 0, wiring.n_layers)
+    groups, position = list[Sequence[np.ndarray]](), 0
+    for of_round in sizes:
+        if not isinstance(of_round, list):
+            raise ArgumentError("group_sizes", "a list for each round", repr(of_round)[:60])
+        ends = [position]
+        for size in of_round:
+            ends.append(ends[-1] + _whole("group_sizes", size, 1, len(coordinates)))
+        groups.append([coordinates[a:b] for a, b in pairwise(ends)])
+        position = ends[-1]
+    if position != len(coordinates):
+        raise ArgumentError("group_sizes", f"{len(coordinates)} coordinates in all", position)
+    return Grouped.from_layers(wiring, groups, starts)
+
+
+def _entry(header: Any, name: str) -> Any:
+    """An entry of a JSON object."""
+    if not isinstance(header, dict) or name not in header:
+        _missing(name)
+    return header[name]
+
+
+def _missing(name: str) -> NoReturn:
+    raise ArgumentError(name, "it in the file's metadata", "nothing")
+
+
+def _list(name: str, header: Any) -> list[Any]:
+    found = _entry(header, name)
+    if not isinstance(found, list):
+        raise ArgumentError(name, "a list", repr(found)[:60])
+    return found
+
+
+def _whole(name: str, value: Any, low: int, high: int) -> int:
+    """A whole number from a file, in its range."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ArgumentError(name, f"a whole number from {low} to {high}", repr(value)[:60])
+    if not low <= value <= high:
+        raise ArgumentError(name, f"a whole number from {low} to {high}", checks.short(value))
+    return value
+
+
+def _integers(name: str, tensors: dict[str, torch.Tensor], ndim: int) -> np.ndarray:
+    """A tensor of whole numbers with so many axes, as int64."""
+    tensor = tensors[name]
+    if tensor.dtype not in (torch.int32, torch.int64) or tensor.ndim != ndim:
+        got = f"shape {tuple(tensor.shape)} of {tensor.dtype}"
+        raise ArgumentError(name, f"whole numbers, {ndim} {'axis' if ndim == 1 else 'axes'}", got)
+    return tensor.numpy().astype(np.int64)

@@ -225,7 +225,7 @@ def test_bayes_refuses_bad_input():
         bayes.marginal(normal(batch=(2,)), [0])
     with pytest.raises(ValueError, match="distinct"):
         bayes.marginal(normal(), [0, 0])
-    with pytest.raises(ValueError, match="same n"):
+    with pytest.raises(ValueError, match="q: expected n = 8, as p has, got 4"):
         bayes.product(normal(), normal(4))
     with pytest.raises(ValueError, match="noise_variance"):
         bayes.linear_regression(torch.zeros(3, 8), torch.zeros(3), normal(), 0.0)

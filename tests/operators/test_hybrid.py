@@ -72,7 +72,7 @@ def test_a_negative_determinant_has_no_logarithm():
 def test_a_singular_part_is_an_error_that_names_the_way_out():
     S = SymmetricOperator(Rotation.identity(2), torch.tensor([0.0, 1.0]))
     operator = HybridOperator(S, torch.tensor([[1.0], [0.0]]), torch.tensor([1.0]))
-    with pytest.raises(ValueError, match="try epsilon"):
+    with pytest.raises(ValueError, match="try `epsilon=1e-6`"):
         operator.solve(torch.ones(2))
     assert torch.allclose(operator.solve(torch.ones(2), epsilon=1e-6), torch.ones(2), atol=1e-5)
 

@@ -129,7 +129,9 @@ def test_negative_and_zero_eigenvalues():
     H = SymmetricOperator(Q, d)
     assert float(H.trace()) == 4.0
     for call in (H.inverse, lambda: H.solve(torch.ones(4, dtype=torch.float64))):
-        with pytest.raises(ValueError, match="expected no zero eigenvalue, got 1 of 4; try epsilon=1e-6"):
+        with pytest.raises(
+            ValueError, match="eigenvalues: expected none of them zero, got 1 of 4 zero; try `epsilon=1e-6`"
+        ):
             call()
     with pytest.raises(ValueError, match="sample: expected eigenvalues ≥ 0, got 1 negative"):
         H.sample(2, seed=0)

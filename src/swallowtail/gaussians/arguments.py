@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from swallowtail import checks
+from swallowtail.errors import ArgumentError
 
 
 def check_shrinkage(value: Any) -> None:
@@ -16,7 +17,7 @@ def check_shrinkage(value: Any) -> None:
     if not (isinstance(value, str) and value == "auto") and not (
         number and math.isfinite(value) and value >= 0
     ):
-        raise ValueError(f'shrinkage: expected "auto" or a number ≥ 0, got {value!r}')
+        raise ArgumentError("shrinkage", '"auto" or a number ≥ 0', repr(value))
 
 
 def check_mixture(model: Any, X: np.ndarray) -> None:
@@ -30,14 +31,13 @@ def check_mixture(model: Any, X: np.ndarray) -> None:
     checks.choice("target", model.target, ("likelihood", "matrix"))
     checks.choice("init_params", model.init_params, ("k-means++", "kmeans", "random"))
     check_shrinkage(model.shrinkage)
-    if not model.tol >= 0:
-        raise ValueError(f"tol: expected a number ≥ 0, got {model.tol}")
+    checks.number("tol", model.tol, at_least=0)
     for name, value, shape in (
         ("weights_init", model.weights_init, (k,)),
         ("means_init", model.means_init, (k, X.shape[1])),
     ):
         if value is not None and np.shape(value) != shape:
-            raise ValueError(f"{name}: expected shape {shape}, got {np.shape(value)}")
+            raise ArgumentError(name, f"shape {shape}", np.shape(value))
     if k > 1:
         _check_distinct(X, k)
 
@@ -47,7 +47,5 @@ def _check_distinct(X: np.ndarray, k: int) -> None:
     distinct = len(np.unique(X[: 4 * k], axis=0))
     distinct = distinct if distinct >= k else len(np.unique(X, axis=0))
     if k > distinct:
-        raise ValueError(
-            f"n_components: expected at most the {distinct} distinct rows of X (n_samples={len(X)}), "
-            f"got {k}; try n_components={distinct} or fewer"
-        )
+        expected = f"at most the {distinct} distinct rows of X (n_samples={len(X)})"
+        raise ArgumentError("n_components", expected, k, f"try n_components={distinct} or fewer")

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 
 from swallowtail import checks
+from swallowtail.errors import ArgumentError
 from swallowtail.fitting.symmetric import fit_symmetric
 from swallowtail.gaussians.normal import GivensNormal, same_basis
 from swallowtail.gaussians.solvers import Estimate, Matvec, Solution, conjugate_gradients, log_determinant
@@ -81,7 +82,7 @@ def product(p: GivensNormal, q: GivensNormal, n_rotations: int | None = None, se
     _one(p)
     _one(q)
     if p.event_shape != q.event_shape:
-        raise ValueError(f"product: expected the same n, got {p.event_shape[0]} and {q.event_shape[0]}")
+        raise ArgumentError("q", f"n = {p.event_shape[0]}, as p has", q.event_shape[0])
     a, b = p.precision, q.precision
     weighted, delta = a(p.loc) + b(q.loc), p.loc - q.loc
     if same_basis(p, q):
@@ -169,12 +170,10 @@ def linear_regression(
     _one(prior)
     features, y = checks.as_tensor("features", features), checks.as_tensor("y", y)
     if features.ndim != 2 or y.shape != features.shape[:1]:
-        raise ValueError(
-            f"expected features (N, n) and y (N,), got {tuple(features.shape)} and {tuple(y.shape)}"
-        )
+        got = f"{tuple(features.shape)} and {tuple(y.shape)}"
+        raise ArgumentError("", "features (N, n) and y (N,)", got)
     checks.last_axis("features", features, prior.event_shape[0], "the prior's n")
-    if not noise_variance > 0:
-        raise ValueError(f"noise_variance: expected a number > 0, got {noise_variance}")
+    noise_variance = checks.number("noise_variance", noise_variance, above=0)
     P0 = prior.precision
     matvec: Matvec = lambda v: P0(v) + (v @ features.mT) @ features / noise_variance
     fit = fit_symmetric(_columns(matvec), P0.n, n_rotations=n_rotations, wiring="pairs", seed=seed)
@@ -207,9 +206,8 @@ def _positive(P: SymmetricOperator) -> SymmetricOperator:
 
 def _one(p: GivensNormal) -> None:
     if p.batch_shape:
-        raise ValueError(
-            f"expected a single distribution, got a batch {tuple(p.batch_shape)}; take one of it"
-        )
+        got = f"a batch {tuple(p.batch_shape)}"
+        raise ArgumentError("", "a single distribution", got, "take one of it")
 
 
 def _index(p: GivensNormal, index: Any) -> Tensor:
@@ -217,7 +215,7 @@ def _index(p: GivensNormal, index: Any) -> Tensor:
     result = torch.as_tensor(index, device=p.loc.device).to(torch.int64)
     n = p.event_shape[0]
     if result.ndim != 1 or len(result.unique()) != len(result) or bool(((result < 0) | (result >= n)).any()):
-        raise ValueError(f"index: expected distinct coordinates in 0 … {n - 1}, got {index}")
+        raise ArgumentError("index", f"distinct coordinates in 0 … {n - 1}", index)
     return result
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.func import functional_call, grad, jacrev, vjp, vmap
 
 from swallowtail import checks
+from swallowtail.errors import ArgumentError
 from swallowtail.fitting.budget import default_budget
 from swallowtail.fitting.methods.pairs import fit_pairs
 from swallowtail.fitting.symmetric import fit_symmetric
@@ -64,14 +65,13 @@ class GivensLaplace:
     ) -> None:
         self.likelihood = checks.choice("likelihood", likelihood, ("classification", "regression"))
         self.curvature = checks.choice("curvature", curvature, ("ggn", "hessian"))
-        for name, value in (("prior_precision", prior_precision), ("noise_variance", noise_variance)):
-            if not value > 0:
-                raise ValueError(f"{name}: expected a number > 0, got {value}")
+        checks.number("prior_precision", prior_precision, above=0)
+        checks.number("noise_variance", noise_variance, above=0)
         self.model, self.prior_precision, self.noise_variance = model, prior_precision, noise_variance
         self.n_rotations, self.max_products, self.seed = n_rotations, max_products, seed
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         if not named:
-            raise ValueError("model: expected parameters that require a gradient, got none")
+            raise ArgumentError("model", "parameters that require a gradient", "none")
         self._shapes = {name: p.shape for name, p in named}
         self.mean = torch.cat([p.detach().reshape(-1) for _, p in named])  # w*, shape: (P,)
 
@@ -79,7 +79,7 @@ class GivensLaplace:
         """Take the curvature over batches (x, y), which may be a DataLoader, and fit Q and D."""
         batches = [(x, y) for x, y in data]
         if not batches:
-            raise ValueError("data: expected batches (x, y), got none")
+            raise ArgumentError("data", "batches (x, y)", "none")
         n = len(self.mean)
         with torch.no_grad():
             self.log_likelihood = float(sum(self._log_likelihood(self.mean, x, y) for x, y in batches))
@@ -147,9 +147,9 @@ class GivensLaplace:
             return Predictive(f, v)
         return Predictive(torch.softmax(f / torch.sqrt(1 + math.pi / 8 * v), dim=-1), v)
 
-    def sample(self, k: int = 1, seed: int | None = None) -> Tensor:
-        """Draw k vectors of weights, shape (k, P); `weights` gives them names."""
-        return self.mean + self.precision.inverse().sample(k, seed=seed)
+    def sample(self, n_samples: int = 1, seed: int | None = None) -> Tensor:
+        """Draw vectors of weights, shape (n_samples, P); `weights` gives them names."""
+        return self.mean + self.precision.inverse().sample(n_samples, seed=seed)
 
     def weights(self, vector: Tensor) -> dict[str, Tensor]:
         """A flat vector (P,) as the model's named parameters, for `torch.func.functional_call`."""
@@ -175,7 +175,7 @@ class GivensLaplace:
         if self.likelihood == "classification":
             return -torch.nn.functional.cross_entropy(f, y, reduction="sum")
         if f.shape != y.shape:
-            raise ValueError(f"y: expected the outputs' shape {tuple(f.shape)}, got {tuple(y.shape)}")
+            raise ArgumentError("y", f"the outputs' shape {tuple(f.shape)}", tuple(y.shape))
         constant = math.log(2 * math.pi * self.noise_variance)
         return -0.5 * (((f - y) ** 2) / self.noise_variance + constant).sum()
 

@@ -21,6 +21,7 @@ from torch.distributions import (
 )
 
 from swallowtail import checks, ops
+from swallowtail.errors import ArgumentError
 from swallowtail.operators import SymmetricOperator
 
 EXACT_TRACE = 4096  # up to this n, tr(P Σ) between two bases is summed over n rows; beyond it is estimated
@@ -62,10 +63,9 @@ class GivensNormal(Distribution):
     ) -> None:
         operator = precision if covariance is None else covariance
         if (covariance is None) == (precision is None) or not isinstance(operator, SymmetricOperator):
-            raise TypeError(
-                "expected exactly one SymmetricOperator, as covariance=… or precision=…, got "
-                f"covariance={type(covariance).__name__}, precision={type(precision).__name__}"
-            )
+            got = f"covariance={type(covariance).__name__}, precision={type(precision).__name__}"
+            expected = "exactly one SymmetricOperator, as covariance=… or precision=…"
+            raise ArgumentError("", expected, got)
         loc = checks.as_tensor("loc", loc, operator.eigenvalues)
         checks.last_axis("loc", loc, operator.n, "n")
         checks.same_device(loc=loc, eigenvalues=operator.eigenvalues)

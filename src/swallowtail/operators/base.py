@@ -1,4 +1,4 @@
-"""What all operators share: matrix algebra in NumPy's and PyTorch's manners, from two hooks."""
+"""What all operators share: matrix algebra with NumPy arrays and PyTorch tensors, from two hooks."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import numpy as np
 import torch
 
 from swallowtail import checks
+from swallowtail.errors import ArgumentError
 
 
 class Operator:
     """A square operator given by what it does to rows. Abstract; its subclasses are final.
 
     A subclass gives ``n``, ``batch_shape``, ``dtype``, ``device`` and two hooks that act on the last axis,
-    ``_rows(x)`` and ``_transposed_rows(x)``. NumPy in gives NumPy out, torch in torch out on the same device.
+    ``_rows(x)`` and ``_transposed_rows(x)``. A NumPy array gives a NumPy array, a tensor a tensor on the same device.
     """
 
     __array_ufunc__ = None  # lets `array @ operator` come here instead of being tried element by element
@@ -68,10 +69,7 @@ class Operator:
         """As a ``scipy.sparse.linalg.LinearOperator`` (NumPy arrays, CPU)."""
         from scipy.sparse.linalg import LinearOperator
 
-        if self.batch_shape:
-            raise ValueError(
-                f"to_scipy: expected one operator, got a batch {tuple(self.batch_shape)}; take one of it"
-            )
+        checks.single("to_scipy", self.batch_shape)
         dtype = torch.float64 if self.dtype == torch.float64 else torch.float32
 
         def columns(X: np.ndarray, transposed: bool = False) -> np.ndarray:
@@ -93,14 +91,10 @@ class Operator:
 
     def _check_columns(self, X: torch.Tensor) -> None:
         if X.shape[-2] != self.n:
-            hint = (
-                "; its rows have length n: try the call form, operator(X)"
-                if X.shape[-1] == self.n
-                else f"; try {self.n} rows"
-            )
-            raise ValueError(
-                f"X: expected shape ({self.n},) or (…, {self.n}, k) for @, got {tuple(X.shape)}{hint}"
-            )
+            rows = X.shape[-1] == self.n
+            hint = "its rows have length n: try the call form, operator(X)" if rows else f"try {self.n} rows"
+            expected = f"shape ({self.n},) or (…, {self.n}, k) for @"
+            raise ArgumentError("X", expected, tuple(X.shape), hint)
 
     def _on_columns(self, X: torch.Tensor, transposed: bool = False) -> torch.Tensor:
         """Act on the columns of X (*batch, n, k)."""

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from swallowtail import checks
+from swallowtail.errors import ArgumentError
 from swallowtail.operators.base import Operator, place
 from swallowtail.operators.rotation import Rotation
 from swallowtail.operators.symmetric import SymmetricOperator
@@ -29,22 +30,16 @@ class HybridOperator(Operator):
     """
 
     def __init__(self, symmetric: SymmetricOperator, basis: Any, weights: Any) -> None:
-        if not isinstance(symmetric, SymmetricOperator):
-            raise TypeError(f"symmetric: expected a SymmetricOperator, got {type(symmetric).__name__}")
-        if symmetric.batch_shape:
-            raise ValueError(
-                f"symmetric: expected one operator, got a batch {tuple(symmetric.batch_shape)}; take one of it"
-            )
+        checks.instance("symmetric", symmetric, SymmetricOperator)
+        checks.single("symmetric", symmetric.batch_shape)
         self.symmetric, self.n = symmetric, symmetric.n
         self.basis = checks.as_tensor("basis", basis, symmetric.eigenvalues)
         self.weights = checks.as_tensor("weights", weights, symmetric.eigenvalues)
         if self.basis.ndim != 2 or self.basis.shape[0] != self.n:
-            raise ValueError(f"basis: expected shape ({self.n}, r), got {tuple(self.basis.shape)}")
+            raise ArgumentError("basis", f"shape ({self.n}, r)", tuple(self.basis.shape))
         if self.weights.shape != self.basis.shape[1:]:
-            raise ValueError(
-                f"weights: expected shape ({self.basis.shape[1]},), one a column of basis, "
-                f"got {tuple(self.weights.shape)}"
-            )
+            expected = f"shape ({self.basis.shape[1]},), one weight per column of basis"
+            raise ArgumentError("weights", expected, tuple(self.weights.shape))
         checks.same_device(eigenvalues=symmetric.eigenvalues, basis=self.basis, weights=self.weights)
         self.batch_shape = torch.Size()
 
@@ -76,7 +71,7 @@ class HybridOperator(Operator):
 
     @property
     def multiply_adds(self) -> int:
-        """Those of S x, and 2n a rank-one term."""
+        """Those of S x, and 2n per rank-one term."""
         return self.symmetric.multiply_adds + 2 * self.n * self.rank
 
     def to(self, device: Any = None, dtype: torch.dtype | None = None) -> HybridOperator:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from swallowtail import checks, kernels, ops
+from swallowtail.errors import ArgumentError
 from swallowtail.operators.base import Operator, place
 from swallowtail.ops.cache import Seen
 from swallowtail.wiring import Butterfly, Wiring
@@ -27,10 +28,7 @@ class Rotation(Operator):
     """
 
     def __init__(self, wiring: Wiring, angles: Any) -> None:
-        if not isinstance(wiring, Wiring):
-            raise TypeError(
-                f"wiring: expected a Butterfly or Pairs, got {type(wiring).__name__}; try Butterfly(n)"
-            )
+        checks.instance("wiring", wiring, Wiring, "try Butterfly(n)")
         self.wiring = wiring
         self.angles = checks.as_tensor("angles", angles)
         checks.last_axis("angles", self.angles, wiring.n_rotations, "the wiring's number of rotations")
@@ -70,9 +68,7 @@ class Rotation(Operator):
         It is Sylvester's matrix over √n with column j times (−1)^(number of ones in j's binary form).
         """
         if checks.integer("n", n, at_least=1) & (n - 1):
-            raise ValueError(
-                f"n: expected a power of two for a Hadamard rotation, got {n}; try Rotation.random"
-            )
+            raise ArgumentError("n", "a power of two for a Hadamard rotation", n, "try Rotation.random")
         wiring = Butterfly(n)
         return cls(wiring, torch.full((wiring.n_rotations,), math.pi / 4, dtype=dtype, device=device))
 
@@ -125,10 +121,7 @@ class Rotation(Operator):
         """The paper's sparse-BLAS form: one SciPy CSR matrix per layer, Q₁ first; their product is Q."""
         from scipy.sparse import csr_array
 
-        if self.batch_shape:
-            raise ValueError(
-                f"to_sparse_factors: expected one rotation, got a batch {tuple(self.batch_shape)}"
-            )
+        checks.single("to_sparse_factors", self.batch_shape)
         angles = self.angles.detach().cpu().double().numpy()
         factors = []
         for index, pairs in enumerate(self.wiring.layers()):

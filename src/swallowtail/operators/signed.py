@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from swallowtail import checks
+from swallowtail.errors import ArgumentError
 from swallowtail.operators.base import Operator, place
 from swallowtail.operators.rotation import Rotation
 
@@ -24,18 +25,16 @@ class SignedRotation(Operator):
     """
 
     def __init__(self, rotation: Rotation, signs: Any) -> None:
-        if not isinstance(rotation, Rotation):
-            raise TypeError(f"rotation: expected a Rotation, got {type(rotation).__name__}")
+        checks.instance("rotation", rotation, Rotation, "try Rotation(wiring, angles)")
         self.rotation = rotation
         signs = checks.as_tensor("signs", signs, rotation.angles).detach()
         checks.last_axis("signs", signs, rotation.n, "n")
         checks.same_device(angles=rotation.angles, signs=signs)
+        checks.same_batch(angles=rotation.angles, signs=signs)
         if bool((signs.abs() != 1).any()):
             wrong = signs[signs.abs() != 1]
-            raise ValueError(
-                f"signs: expected +1 or −1, got {wrong.numel()} others, the first {float(wrong[0]):.3g}; "
-                "try torch.sign"
-            )
+            got = f"{wrong.numel()} others, the first {float(wrong[0]):.3g}"
+            raise ArgumentError("signs", "+1 or −1", got, "try torch.sign")
         self.signs = signs.to(rotation.dtype)
         self.n = rotation.n
 
@@ -76,9 +75,8 @@ class SignedRotation(Operator):
         """The paper's sparse-BLAS form, SciPy CSR: Q₁, …, Q_L, S; their product is Q S."""
         from scipy.sparse import diags_array
 
+        checks.single("to_sparse_factors", self.batch_shape)
         factors = self.rotation.to_sparse_factors()
-        if self.batch_shape:
-            raise ValueError(f"to_sparse_factors: expected one operator, got {tuple(self.batch_shape)}")
         return [*factors, diags_array(self.signs.cpu().double().numpy()).tocsr()]
 
     def _rows(self, x: torch.Tensor) -> torch.Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from swallowtail import checks, ops
+from swallowtail.errors import ArgumentError
 from swallowtail.operators.base import Operator, place
 from swallowtail.operators.rotation import Rotation, count_multiply_adds
 from swallowtail.wiring import Butterfly
@@ -30,14 +31,12 @@ class SymmetricOperator(Operator):
     """
 
     def __init__(self, rotation: Rotation, eigenvalues: Any) -> None:
-        if not isinstance(rotation, Rotation):
-            raise TypeError(
-                f"rotation: expected a Rotation, got {type(rotation).__name__}; try Rotation(wiring, angles)"
-            )
+        checks.instance("rotation", rotation, Rotation, "try Rotation(wiring, angles)")
         self.rotation = rotation
         self.eigenvalues = checks.as_tensor("eigenvalues", eigenvalues, rotation.angles)
         checks.last_axis("eigenvalues", self.eigenvalues, rotation.n, "n")
         checks.same_device(angles=rotation.angles, eigenvalues=self.eigenvalues)
+        checks.same_batch(angles=rotation.angles, eigenvalues=self.eigenvalues)
         self.n = rotation.n
         self._cache = ops.PreparedCache()
 
@@ -77,9 +76,8 @@ class SymmetricOperator(Operator):
         """f(H) = Q f(D) Qᵀ; ``f`` acts on the tensor of eigenvalues, e.g. ``torch.sqrt``."""
         eigenvalues = f(self.eigenvalues)
         if not isinstance(eigenvalues, torch.Tensor) or eigenvalues.shape[-1:] != (self.n,):
-            raise ValueError(
-                f"f: expected a function from (…, n) eigenvalues to as many, got {type(eigenvalues).__name__}"
-            )
+            got = f"one to {getattr(eigenvalues, 'shape', type(eigenvalues).__name__)}"
+            raise ArgumentError("f", "a function from (…, n) eigenvalues to as many", got)
         return SymmetricOperator(self.rotation, eigenvalues)
 
     def inverse(self, epsilon: float | None = None) -> SymmetricOperator:
@@ -134,25 +132,23 @@ class SymmetricOperator(Operator):
 
     def sample(
         self,
-        k: int = 1,
+        n_samples: int = 1,
         seed: int | None = None,
         generator: torch.Generator | None = None,
         epsilon: float | None = None,
     ) -> torch.Tensor:
-        """Draw k vectors from the Gaussian with mean 0 and covariance H, shape (k, *batch, n).
+        """Draw from the Gaussian with mean 0 and covariance H; shape (n_samples, *batch, n).
 
         A negative eigenvalue is a ValueError unless ``epsilon`` is given; zero means no spread.
         """
         d = self.eigenvalues if epsilon is None else self.eigenvalues.clamp(min=epsilon)
         if bool((d < 0).any()):
-            raise ValueError(
-                f"sample: expected eigenvalues ≥ 0, got {int((d < 0).sum())} negative, "
-                f"the least {float(d.detach().min()):.3g}; try epsilon=0"
-            )
+            got = f"{int((d < 0).sum())} negative, the least {float(d.detach().min()):.3g}"
+            raise ArgumentError("sample", "eigenvalues ≥ 0", got, "try `epsilon=0`")
         if generator is None:
             generator = torch.Generator(self.device)
             _ = generator.seed() if seed is None else generator.manual_seed(seed)
-        shape = (checks.integer("k", k, at_least=0), *self.batch_shape, self.n)
+        shape = (checks.integer("n_samples", n_samples, at_least=0), *self.batch_shape, self.n)
         arithmetic = torch.float32 if self.dtype in (torch.float16, torch.bfloat16) else self.dtype
         z = torch.randn(shape, generator=generator, dtype=arithmetic, device=self.device)
         return self.rotation((z * d.sqrt()).to(self.dtype))
@@ -174,13 +170,12 @@ class SymmetricOperator(Operator):
     def _invertible(self, d: torch.Tensor, epsilon: float | None) -> torch.Tensor:
         if epsilon is not None:
             if not epsilon > 0:
-                raise ValueError(f"epsilon: expected a number > 0, got {epsilon}")
+                raise ArgumentError("epsilon", "a number > 0", epsilon)
             return d.clamp(min=epsilon)
         if bool((d == 0).any()):
-            raise ValueError(
-                f"expected no zero eigenvalue, got {int((d == 0).sum())} of {d.numel()}; try epsilon=1e-6, "
-                "the floor the paper puts on D when it inverts"
-            )
+            hint = "try `epsilon=1e-6`, the floor the paper puts on D when it inverts"
+            got = f"{int((d == 0).sum())} of {d.numel()} zero"
+            raise ArgumentError("eigenvalues", "none of them zero", got, hint)
         return d
 
     def _diagonal_by_paths(self) -> torch.Tensor:
