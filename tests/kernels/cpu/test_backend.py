@@ -495,32 +495,6 @@ AVX2 = {
 }  # a name alone keeps the host's features
 
 
-def test_compilation_is_announced_once_and_kept(tmp_path):
-    program = """
-import torch
-from swallowtail import Pairs, Rotation
-from swallowtail.kernels.cpu import backend as cpu
-from swallowtail.kernels.cpu import threads as _threads
-for dtype in (torch.float32, torch.float64):
-    cpu.prepare(Pairs(2, [[(0, 1)]]), torch.ones(1, 1, dtype=dtype))
-Q, x = Rotation.random(64, seed=0), torch.ones(8, 64)
-Q(x)
-_threads.WORTH_A_THREAD = cpu.WORTH_A_THREAD = 1
-torch.set_num_threads(2)
-Q(x)
-"""
-    said = [
-        subprocess.run(
-            [sys.executable, "-W", "error", "-c", program], env=environment(NUMBA_CACHE_DIR=str(tmp_path)),
-            capture_output=True, text=True, check=True, timeout=120,
-        ).stderr
-        for _ in range(2)
-    ]  # fmt: skip
-    assert said[0].count("compiling CPU kernels") == 1
-    assert "kept on disk" in said[0]
-    assert said[1] == ""
-
-
 def test_registers_are_as_wide_as_the_cpus():
     features = llvm.get_host_cpu_features()
     if os.environ.get("NUMBA_CPU_NAME") == AVX2["NUMBA_CPU_NAME"]:

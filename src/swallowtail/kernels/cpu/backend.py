@@ -5,6 +5,7 @@ Shapes as in `reference`: x (B, m, n), angles (B, K), eigenvalues (B, n).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -16,7 +17,6 @@ from swallowtail.kernels.cpu import butterfly as cpu_butterfly
 from swallowtail.kernels.cpu import openmp as _openmp
 from swallowtail.kernels.cpu import pairs as cpu_pairs
 from swallowtail.kernels.cpu import parallel as cpu_threads
-from swallowtail.kernels.cpu.announce import announce_compilation
 from swallowtail.kernels.cpu.backward import rotate_backward
 from swallowtail.kernels.cpu.codegen import shapes as simd
 from swallowtail.kernels.cpu.coefficients import (
@@ -30,6 +30,7 @@ from swallowtail.kernels.cpu.coefficients import (
     prepare,
     tile,
 )
+from swallowtail.kernels.cpu.jit import announce_compilation, switched_off
 from swallowtail.kernels.cpu.plan import program
 from swallowtail.kernels.cpu.threads import WORTH_A_THREAD, over_rows, share
 from swallowtail.wiring import Butterfly, Pairs, Wiring
@@ -61,8 +62,13 @@ def accepts(x: torch.Tensor) -> bool:
 
 
 def available() -> str | None:
-    """None: this back end runs wherever Numba does."""
-    return None
+    """None, or why nothing can be compiled; then a warning says that calls will be slow."""
+    reason = switched_off()
+    if reason is not None:
+        warnings.warn(
+            f"{reason}: the reference back end does the CPU's work, slowly", RuntimeWarning, stacklevel=2
+        )
+    return reason
 
 
 def prepare_training(wiring: Wiring, angles: torch.Tensor, x: torch.Tensor) -> Prepared:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from swallowtail.kernels.cpu.codegen.rows import INT, ROW_REGISTERS, codelet
-from swallowtail.kernels.cpu.jit import njit
+from swallowtail.kernels.cpu.jit import alloca_once_value, for_range, njit
 from swallowtail.kernels.cpu.pairs import down, move_any
 
 NOTHING = (0, 0, 0)  # to fetch ahead
@@ -51,7 +50,7 @@ def _sum_squares(typingctx, like, rows, count, a, b, total):
 
     def emit(r, rows, count, a, b, total):
         zero = r.splat(r.vector.element(0.0))
-        sums = [cgutils.alloca_once_value(r.b, zero) for _ in range(ROW_REGISTERS)]
+        sums = [alloca_once_value(r.b, zero) for _ in range(ROW_REGISTERS)]
         for i, at in _each(r, count):
             scale, shift = r.splat(_scalar(r, a, i)), r.b.fneg(r.splat(_scalar(r, b, i)))
             for v, held in zip(at, sums, strict=True):
@@ -80,7 +79,7 @@ def _add_squares(typingctx, like, rows, count, a, weights, sums):
 
 def _each(r, count):
     """A loop over the rows of a tile: the row's number, and where its registers start, in numbers."""
-    with cgutils.for_range(r.b, count) as loop:
+    with for_range(r.b, count) as loop:
         start = r.b.mul(loop.index, INT(ROW_REGISTERS * r.w))
         yield loop.index, [r.b.add(start, INT(v * r.w)) for v in range(ROW_REGISTERS)]
 

@@ -1,38 +1,210 @@
-"""numba.njit and numba.cfunc, with a disk cache that several processes may fill at once."""
+"""Everything we take from inside Numba: the compilers with a disk cache of our own, and helpers that emit code.
+
+Other modules use Numba's public names (``types``, ``carray``, ``intrinsic``) and this one.
+
+Numba's own cache looks only at the file a function is in, and one damaged file makes every call fail. Ours differs:
+
+- The names of its files hold a hash of all sources the code may be made from. Files of other sources are removed.
+- Each file begins with a digest of its contents. A damaged one is as good as none: the kernel is compiled again.
+- Where no folder can be written to, kernels are compiled in every process. A warning says so once.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import hashlib
 import os
+import pickle
+import sys
+import uuid
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import llvmlite.binding as llvm
 import numba
+from numba.core import event
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.ccallback import CFunc
+from numba.core.cgutils import alloca_once_value, for_range, for_range_slice
+from numba.core.registry import cpu_target
 from numba.core.sigutils import normalize_signature
 
+__all__ = [
+    "alloca_once_value",
+    "announce_compilation",
+    "cfunc",
+    "for_range",
+    "for_range_slice",
+    "njit",
+    "register_bytes",
+    "switched_off",
+]
 
-def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """As ``numba.njit(**options)``.
-
-    Numba numbers the files of a function's cache 1, 2, … by an index it reads before and writes after it compiled. Two
-    processes that compile for different types at the same time both write file 1, and the index may end up naming one
-    process's types and the other's code: from then on every call fails. Here a file's name has the number of the
-    process in it, so an index always names the files of the process that wrote it.
-    """
-    return lambda function: _with_own_files(numba.njit(**options)(function))
+config: Any = numba.config  # its names are set when it is imported
+KERNELS = Path(__file__).parent
+DIGEST = hashlib.sha256  # of a cache file's contents
 
 
-def _with_own_files(compiled: Any) -> Any:
-    files = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
-    if files is not None:
-        name = files._data_name
-        files._data_name = lambda number: name(1000 * os.getpid() + number)
-    return compiled
+def switched_off() -> str | None:
+    """Why nothing can be compiled, or None."""
+    return "NUMBA_DISABLE_JIT is set" if config.DISABLE_JIT else None
+
+
+def njit(cache: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """As ``numba.njit(cache=cache, **options)``, with the cache of this module."""
+
+    def compile_later(function: Callable[..., Any]) -> Any:
+        compiled = numba.njit(**options)(function)
+        if cache and not switched_off():
+            _keep_on_disk(compiled, function)
+        return compiled
+
+    return compile_later
 
 
 def cfunc(signature: Any, function: Callable[..., Any]) -> Any:
-    """As ``numba.cfunc(signature, cache=True)(function)``."""
+    """As ``numba.cfunc(signature, cache=True)(function)``, with the cache of this module."""
     compiled = CFunc(function, normalize_signature(signature), locals={}, options={"nopython": True})
-    compiled.enable_caching()
-    _with_own_files(compiled).compile()
+    _keep_on_disk(compiled, function)
+    compiled.compile()
     return compiled
+
+
+def register_bytes() -> int:
+    """Width of the widest vector register Numba's target has, read off the code LLVM makes for it."""
+    probe = """define void @probe(ptr %x) {
+      %a = load <16 x float>, ptr %x
+      %b = fadd <16 x float> %a, %a
+      store <16 x float> %b, ptr %x
+      ret void }"""
+    codegen = cpu_target.target_context.codegen()
+    options = {
+        "cpu": config.CPU_NAME or llvm.get_host_cpu_name(),
+        "features": codegen._get_host_cpu_features(),
+    }
+    machine = llvm.Target.from_default_triple().create_target_machine(opt=2, **options)
+    code = machine.emit_assembly(llvm.parse_assembly(probe))
+    return 64 if "zmm" in code else 32 if "ymm" in code else 16
+
+
+def announce_compilation() -> None:
+    """From now on, tell the user once when a kernel of ours has to be compiled: that takes some seconds."""
+    event.register("numba:compile", _Announcer())
+
+
+class _Announcer(event.Listener):
+    """Numba tells when a compilation starts; a kernel found in the disk cache is not compiled."""
+
+    def __init__(self) -> None:
+        self.told = False
+
+    def on_start(self, event: Any) -> None:
+        dispatcher = event.data["dispatcher"]
+        if not self.told and dispatcher.py_func.__module__.startswith("swallowtail."):
+            self.told = True
+            kept = "; they are kept on disk" if isinstance(dispatcher._cache, _Cache) else " per process"
+            sys.stderr.write(f"swallowtail: compiling CPU kernels, some seconds each, once{kept}\n")
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+def _keep_on_disk(compiled: Any, function: Callable[..., Any]) -> None:
+    try:
+        compiled._cache = _Cache(function)
+    except RuntimeError:  # no folder can be written to
+        _warn_uncached()
+
+
+@functools.cache
+def _warn_uncached() -> None:
+    """Say so once per process: `cache` keeps the second call from running."""
+    text = "swallowtail cannot keep compiled CPU kernels on disk, so every process compiles its own"
+    warnings.warn(
+        f"{text}; set NUMBA_CACHE_DIR to a folder that can be written to", RuntimeWarning, stacklevel=2
+    )
+
+
+class _Cache(FunctionCache):
+    """Numba's cache of one function, with files of our own kind."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        stamp = source_stamp(os.path.dirname(function.__code__.co_filename))
+        self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(signature, target_context)
+        except Exception:  # what cannot be read is compiled again
+            return None
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        try:
+            super().save_overload(signature, data)
+        except OSError:  # a full disk, say
+            _warn_uncached()
+
+
+class _Files(IndexDataCacheFile):
+    """The index of one function's compiled code by types, and a file for each."""
+
+    def __init__(self, folder: str, name: str, stamp: str) -> None:
+        super().__init__(folder, f"{name}.{stamp}", stamp)
+        self._name, self._made_by = f"{name}.{stamp}", (numba.__version__, stamp)
+
+    def _data_name(self, number: int) -> str:
+        # Numba counts 1, 2, …: two processes that compile for different types at once would both write file 1, and the
+        # index would name one process's types and the other's code.
+        return f"{self._name}.{uuid.uuid4().hex}.nbc"
+
+    def _load_index(self) -> dict[Any, str]:
+        made_by, index = self._read(self._index_path) or (None, {})
+        return index if made_by == self._made_by else {}
+
+    def _save_index(self, index: dict[Any, str]) -> None:
+        _remove_stale_files(self._cache_path, self._source_stamp)
+        self._write(self._index_path, (self._made_by, index))
+
+    def _load_data(self, name: str) -> Any:
+        return self._read(self._data_path(name))
+
+    def _save_data(self, name: str, data: Any) -> None:
+        self._write(self._data_path(name), data)
+
+    def _read(self, path: str) -> Any:
+        """What a file holds, or None if it is missing or damaged."""
+        try:
+            contents = Path(path).read_bytes()
+        except OSError:
+            return None
+        size = DIGEST().digest_size
+        if DIGEST(contents[size:]).digest() != contents[:size]:
+            return None
+        return pickle.loads(contents[size:])
+
+    def _write(self, path: str, value: Any) -> None:
+        contents = self._dump(value)
+        with self._open_for_write(path) as file:
+            file.write(DIGEST(contents).digest() + contents)
+
+
+@functools.cache
+def source_stamp(folder: str) -> str:
+    """A hash of the sources that code in a folder may be made from: that folder's and the kernels'."""
+    digest = hashlib.sha256()
+    for path in sorted({*Path(folder).rglob("*.py"), *KERNELS.rglob("*.py")}):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@functools.cache
+def _remove_stale_files(folder: str, stamp: str) -> None:
+    """Remove compiled code of other sources, once per process: nobody will read it again."""
+    for path in Path(folder).iterdir():
+        if path.suffix in (".nbi", ".nbc") and f".{stamp}." not in path.name:
+            with contextlib.suppress(OSError):
+                path.unlink()

@@ -6,10 +6,10 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core.cgutils import for_range_slice
 from numba.extending import intrinsic
 
 from swallowtail.kernels.cpu.codegen.shapes import FAMILIES, Shape, lanes
+from swallowtail.kernels.cpu.jit import for_range_slice
 
 INT = ir.IntType(64)
 

@@ -18,36 +18,17 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import llvmlite.binding as llvm
-from numba import carray, config, types
-from numba.core.registry import cpu_target
+from numba import carray, types
 from numba.extending import intrinsic
 
-from swallowtail.kernels.cpu.jit import njit
+from swallowtail.kernels.cpu.jit import njit, register_bytes
 
 MAX_RADIX = 3  # strided stages a pass: 8 registers a vector, two vectors fill half of AVX-512's 32
 WEDGE_RADIX = 2  # backward: four vectors, two of y and two of grad, share each coefficient they fetch
 WEDGE_VECTORS = 4
 
 
-def _register_bytes() -> int:
-    """Width of the widest vector register Numba's target has, read off the code LLVM makes for it."""
-    probe = """define void @probe(ptr %x) {
-      %a = load <16 x float>, ptr %x
-      %b = fadd <16 x float> %a, %a
-      store <16 x float> %b, ptr %x
-      ret void }"""
-    codegen = cpu_target.target_context.codegen()
-    options = {
-        "cpu": config.CPU_NAME or llvm.get_host_cpu_name(),
-        "features": codegen._get_host_cpu_features(),
-    }
-    machine = llvm.Target.from_default_triple().create_target_machine(opt=2, **options)
-    code = machine.emit_assembly(llvm.parse_assembly(probe))
-    return 64 if "zmm" in code else 32 if "ymm" in code else 16
-
-
-REGISTER_BYTES = _register_bytes()
+REGISTER_BYTES = register_bytes()
 
 
 def lanes(bits: int) -> int:
