@@ -113,11 +113,14 @@ def _no_space(*_):
 
 def test_without_a_compiler_the_reference_does_the_work():
     program = """
-from swallowtail.kernels import available_backends
-print(available_backends()["cpu"], available_backends()["reference"])
+import torch
+from swallowtail import Rotation
+from swallowtail.kernels import available_backends, select_backend
+Q, x = Rotation.random(16, seed=0), torch.eye(16)
+print(available_backends()["cpu"], select_backend(x), torch.allclose(Q(x) @ Q(x).T, x, atol=1e-6))
 """
     done = run_program(program, warnings="default", NUMBA_DISABLE_JIT="1")
-    assert done.stdout.strip() == "NUMBA_DISABLE_JIT is set None", done.stderr
+    assert done.stdout.strip() == "NUMBA_DISABLE_JIT is set reference True", done.stderr
     assert done.stderr.count("the reference back end does the CPU's work") == 1
 
 
