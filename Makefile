@@ -22,6 +22,7 @@ lint: $(VENV)/.ready
 	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/vulture
 
 bench: $(VENV)/.ready
 	$(BIN)/pip install --quiet -e ".[bench]"

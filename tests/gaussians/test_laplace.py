@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from swallowtail.gaussians import laplace
-from swallowtail.gaussians.laplace import GivensLaplace, batches_of
+from swallowtail.gaussians.laplace import GivensLaplace
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_linear_regression_is_exact():
     x, y = torch.randn(40, 3), torch.randn(40, 1)
     model, x, y = trained(nn.Linear(3, 1), x, y, nn.MSELoss())
     fitted = GivensLaplace(model, "regression", noise_variance=0.5, prior_precision=2.0, n_rotations=60)
-    fitted.fit(batches_of(x, y, 16))
+    fitted.fit(zip(x.split(16), y.split(16), strict=True))
     Phi = torch.cat([x, torch.ones(40, 1, dtype=torch.float64)], dim=1)
     P = Phi.T @ Phi / 0.5 + 2.0 * torch.eye(4)
     torch.testing.assert_close(fitted.precision.to_dense(), P, rtol=1e-4, atol=1e-4)
@@ -50,7 +50,7 @@ def test_products_and_entries_agree(classifier, curvature):
     model, x, y = classifier
     fitted = GivensLaplace(model, "classification", curvature=curvature)
     X = np.random.default_rng(0).standard_normal((len(fitted.mean), 3))
-    batches = list(batches_of(x, y, 50))
+    batches = list(zip(x.split(50), y.split(50), strict=True))
     H = dense_hessian(model, x, y).numpy() if curvature == "hessian" else fitted._dense(batches)
     np.testing.assert_allclose(fitted._products(batches, X), H @ X, rtol=1e-6, atol=1e-8)
 

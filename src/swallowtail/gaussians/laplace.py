@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -219,8 +219,3 @@ class GivensLaplace:
         Jv = vjp(lambda u: transposed(u)[0], torch.zeros_like(f))[1](v)[0]
         curved = (self._output_curvature(f) @ Jv[..., None])[..., 0]
         return transposed(curved)[0].detach()
-
-
-def batches_of(x: Tensor, y: Tensor, size: int = 1024) -> Iterator[tuple[Tensor, Tensor]]:
-    """Rows cut into batches, for those without a DataLoader."""
-    return zip(x.split(size), y.split(size), strict=True)

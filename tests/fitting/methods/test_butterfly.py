@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from swallowtail.fitting.core.order import learned_order, morton_order
+from swallowtail.fitting.core.order import learned_order
 from swallowtail.fitting.core.product import conjugate, flat_pairs
 from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.methods.butterfly import fit_butterfly
@@ -71,6 +71,15 @@ def test_a_matrix_in_the_class_is_found():
     angles = generator.uniform(-np.pi, np.pi, wiring.n_rotations)
     H = conjugate(np.diag(generator.random(64)), flat_pairs(wiring)[::-1].copy(), -angles[::-1])
     assert relative_error(H, fit_butterfly(H, starts=0, kicks=0)) < 1e-6
+
+
+def morton_order(height: int, width: int) -> np.ndarray:  # shape: (height * width,)
+    """Pixels of a row-major image in Z-order: the strides of a butterfly alternate between rows and columns."""
+    rows, columns = np.divmod(np.arange(height * width), width)
+    key = np.zeros(height * width, dtype=np.int64)
+    for bit in range(max(height, width).bit_length()):
+        key |= ((columns >> bit) & 1) << (2 * bit) | ((rows >> bit) & 1) << (2 * bit + 1)
+    return np.argsort(key, kind="stable")
 
 
 def test_morton_order_is_a_permutation_for_any_shape():

@@ -14,14 +14,13 @@ Vector = list[Any]  # of numbers that may count
 
 @dataclass
 class Tally:
-    """How often two numbers were multiplied and added."""
+    """How often two numbers were multiplied."""
 
     multiplications: int = 0
-    additions: int = 0
 
 
 class Counted:
-    """A real number that tells its tally of every multiplication and addition it takes part in."""
+    """A real number that tells its tally of every multiplication it takes part in."""
 
     __slots__ = ("tally", "value")
     __array_ufunc__ = None  # NumPy's scalars leave the arithmetic to us
@@ -34,15 +33,12 @@ class Counted:
         return Counted(self.value * float(other), self.tally)
 
     def __add__(self, other: Any) -> Counted:
-        self.tally.additions += 1
         return Counted(self.value + float(other), self.tally)
 
     def __sub__(self, other: Any) -> Counted:
-        self.tally.additions += 1
         return Counted(self.value - float(other), self.tally)
 
     def __rsub__(self, other: Any) -> Counted:
-        self.tally.additions += 1
         return Counted(float(other) - self.value, self.tally)
 
     __rmul__, __radd__ = __mul__, __add__

@@ -8,19 +8,6 @@ from swallowtail.fitting.core.growth import jacobi_angle
 from swallowtail.fitting.core.product import conjugate
 
 
-def morton_order(height: int, width: int) -> np.ndarray:  # shape: (height * width,)
-    """Pixels of a row-major image in Z-order: the butterfly's strides alternate between rows and columns.
-
-    >>> morton_order(2, 4).tolist()
-    [0, 1, 4, 5, 2, 3, 6, 7]
-    """
-    rows, columns = np.divmod(np.arange(height * width), width)
-    key = np.zeros(height * width, dtype=np.int64)
-    for bit in range(max(height, width).bit_length()):
-        key |= ((columns >> bit) & 1) << (2 * bit) | ((rows >> bit) & 1) << (2 * bit + 1)
-    return np.argsort(key, kind="stable")
-
-
 def learned_order(H: np.ndarray) -> np.ndarray:  # shape: (n,)
     """An order of the coordinates in which those that should meet do: clusters paired level by level.
 
