@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from swallowtail.kernels.gpu import device
-from swallowtail.kernels.gpu.gluon import pairs as shared
+from swallowtail.kernels.gpu.gluon.pairs import ROW_WORDS, WARP_LANES, shared_pairs_kernel
 from swallowtail.kernels.gpu.launch import launch
 from swallowtail.kernels.gpu.triton.pairs import pairs_backward_kernel, pairs_kernel
 from swallowtail.wiring import Pairs
@@ -41,7 +41,9 @@ class Layout(NamedTuple):
     coordinate: torch.Tensor  # shape: (touched,): the coordinate of each row
     row_of: torch.Tensor  # shape: (n,): the row of each coordinate; −1 where no rotation touches it
     place: torch.Tensor  # shape: (K,): the place of each angle
-    packed: torch.Tensor  # per place: first + 2^16 second, for `shared`; empty places name two spare rows
+    packed: (
+        torch.Tensor
+    )  # per place: first + 2^16 second, for `shared_pairs_kernel`; empty places name two spare rows
 
 
 class PreparedPairs(NamedTuple):
@@ -130,9 +132,9 @@ def apply(
     touched, chunks = len(layout.coordinate), len(layout.first) // SLOTS
     form = {"TO_BASIS": to_basis, "FROM_BASIS": from_basis, "MIDDLE": eigenvalues is not None, "SLOTS": SLOTS}
     if _fits_shared(prepared, x):
-        blocks = -(-m // shared.LANES)
+        blocks = -(-m // WARP_LANES)
         launch(
-            shared.shared_pairs_kernel, (batch * blocks,), x, y, layout.packed, u, v, layout.row_of, middle,
+            shared_pairs_kernel, (batch * blocks,), x, y, layout.packed, u, v, layout.row_of, middle,
             n, touched, chunks, m, blocks, **form, ALLOCATED=_shared_lines(layout), warps=1,
         )  # fmt: skip
         return y
@@ -146,16 +148,16 @@ def apply(
 
 
 def _fits_shared(prepared: PreparedPairs, x: torch.Tensor) -> bool:
-    """Whether `shared` can run: in float32, where a row per touched coordinate fits into shared memory."""
+    """Whether `shared_pairs_kernel` can run: in float32, where a row per touched coordinate fits into shared memory."""
     if not device.runs_gluon(x) or prepared.u.dtype != torch.float32:
         return False
-    line = 4 * shared.LANES  # bytes
+    line = 4 * WARP_LANES  # bytes
     return line * _shared_lines(prepared.layout) <= min(device.shared_memory(x.device), line * PACKED_ROWS)
 
 
 def _shared_lines(layout: Layout) -> int:
     """Shared memory of a program in units of 32 words; two rows are spare."""
-    return -(-(len(layout.coordinate) + 2) * shared.PITCH // shared.LANES)
+    return -(-(len(layout.coordinate) + 2) * ROW_WORDS // WARP_LANES)
 
 
 def walk_back(

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from swallowtail.kernels.gpu.triton_private import gl, gluon
 
-LANES = 32  # vectors per program: one for each thread of a warp
-PITCH = 33  # words from row to row: odd, so that a vector copied in or out uses all banks of shared memory
-ROW_BYTES = gl.constexpr(4 * PITCH)
+WARP_LANES = 32  # vectors per program: one for each thread of a warp
+ROW_WORDS = (
+    33  # words from row to row: odd, so that a vector copied in or out uses all banks of shared memory
+)
+ROW_BYTES = gl.constexpr(4 * ROW_WORDS)
 
 
 @gluon.jit
