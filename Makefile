@@ -6,7 +6,7 @@ WORKERS ?= 2
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test lint bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python examples/digits.py
@@ -14,9 +14,11 @@ demo: $(VENV)/.ready
 	rm -rf demo-output/report
 	$(BIN)/python -m swallowtail reproduce --quick -o demo-output/report
 
+# -rs: one line for each reason to skip, with how often it was one.
 test: lint
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rs
 
+# Style, types, layers of imports, dead code. The other rules of the house are in tests/test_house.py.
 lint: $(VENV)/.ready
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/ruff check src tests benchmarks examples
