@@ -15,6 +15,7 @@ from kernels.gpu.checking import assert_close, check, problem
 from swallowtail.errors import ArgumentError
 from swallowtail.kernels import reference
 from swallowtail.kernels.gpu import backend as gpu
+from swallowtail.kernels.protocol import FORMS
 from swallowtail.wiring import Butterfly, Pairs
 
 
@@ -116,6 +117,37 @@ def test_angle_gradients_have_the_same_bits_every_time():
         angles, _, y, grad = problem(wiring, 1, 50, torch.float32)
         first, second = (gpu.rotate_backward(wiring, angles, y, grad)[1] for _ in range(2))
         assert torch.equal(first, second)
+
+
+@needs_kernels
+@pytest.mark.parametrize("shape", [(), (2, 3), (0,)])
+@pytest.mark.parametrize(
+    "wiring", [Butterfly(6, 2, reverse=True), Pairs(6, [[(0, 4), (1, 2)], [(2, 4)]])], ids=repr
+)
+def test_functions_of_vectors_alone(wiring, shape):
+    angles, d, _, _ = problem(wiring, 1, 1)
+    x = torch.randn(*shape, 6, dtype=torch.float64, device=DEVICE)
+    rows = x.reshape(1, -1, 6)
+    expected = {
+        "from_basis": reference.rotate(wiring, angles, rows).view(x.shape),
+        "to_basis": reference.rotate(wiring, angles, rows, True).view(x.shape),
+        "symmetric": reference.symmetric(wiring, angles, d, rows).view(x.shape),
+        "quadratic": reference.quadratic(wiring, angles, d, rows).view(shape),
+    }
+    assert tuple(expected) == FORMS
+    for form, result in expected.items():
+        eigenvalues = d if form in ("symmetric", "quadratic") else None
+        run = gpu.bind(wiring, form, gpu.prepare(wiring, angles, eigenvalues))
+        assert_close(run(x), result, 1e-13, form)
+
+
+@needs_kernels
+def test_a_function_of_vectors_alone_wants_them_on_its_device():
+    wiring = Butterfly(6)
+    run = gpu.bind(wiring, "from_basis", gpu.prepare(wiring, problem(wiring, 1, 1)[0]))
+    with pytest.raises(ArgumentError, match="one device"):
+        run(torch.empty(6, dtype=torch.float64, device="meta"))
+    assert gpu.bind(Butterfly(1), "from_basis", None) is None
 
 
 def test_multiply_adds_of_each_form():

@@ -8,10 +8,12 @@ as the plain one.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
+from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.wiring import Butterfly, Pairs, Wiring
 
@@ -28,16 +30,12 @@ if TYPE_CHECKING:
 
 
 TAKES_ONE_ROTATION = False
-COMPARES_ANGLES = False
+COMPARES_ANGLES = False  # it would wait for the device
 
 
 def accepts(x: torch.Tensor) -> bool:
     """Vectors in a GPU's memory."""
     return x.device.type == "cuda"
-
-
-def bind(wiring: Wiring, form: str, prepared: Any) -> None:
-    """No shortcut yet."""
 
 
 def available() -> str | None:
@@ -68,7 +66,7 @@ def prepare(
     """
     dtype = _arithmetic(dtype or angles.dtype)
     if isinstance(wiring, Pairs):
-        return pairs.prepare(wiring, angles, dtype)
+        return pairs.prepare(wiring, angles, eigenvalues, dtype)
     return _prepare_butterfly(_butterfly(wiring), angles, eigenvalues, dtype, fast)
 
 
@@ -162,6 +160,27 @@ def rotate_backward(
     else:
         grad_x, grad_angles = backward.walk_back(_butterfly(wiring), prepared, y, grad, transpose)
     return grad_x, grad_angles.to(_arithmetic(angles.dtype))
+
+
+def bind(wiring: Wiring, form: str, prepared: Any) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """A function of x alone, (*batch, n), for one rotation: it spares the host most checks and shapes."""
+    if not wiring.n_rotations:
+        return None
+    table = prepared.u if isinstance(prepared, PreparedPairs) else prepared.tables[0].u
+    where, n, d = table.device, wiring.n, prepared.middle
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        if x.device != where:  # another GPU
+            checks.same_device(x=x, angles=table)
+        rows = x.view(1, -1, n)
+        # With something prepared, the functions do not look at the angles.
+        if form == "quadratic":
+            return quadratic(wiring, table, d, rows, prepared).view(x.shape[:-1])
+        if form == "symmetric":
+            return symmetric(wiring, table, d, rows, prepared).view(x.shape)
+        return rotate(wiring, table, rows, form == "to_basis", prepared).view(x.shape)
+
+    return run
 
 
 def _butterfly(wiring: Wiring) -> Butterfly:

@@ -52,6 +52,7 @@ class PreparedPairs(NamedTuple):
     layout: Layout
     u: torch.Tensor
     v: torch.Tensor
+    middle: torch.Tensor | None  # shape: (B, n): the eigenvalues; None if there were none
 
 
 class Grid(NamedTuple):
@@ -95,12 +96,15 @@ def _layout(wiring: Pairs, where: torch.device) -> Layout:
     return Layout(*(torch.as_tensor(a, device=where) for a in arrays))
 
 
-def prepare(wiring: Pairs, angles: torch.Tensor, dtype: torch.dtype) -> PreparedPairs:
+def prepare(
+    wiring: Pairs, angles: torch.Tensor, eigenvalues: torch.Tensor | None, dtype: torch.dtype
+) -> PreparedPairs:
     """The tables of a wiring with angles (B, K), for arithmetic in ``dtype``."""
     layout = _layout(wiring, angles.device)
     chunked = angles.new_zeros(len(angles), len(layout.first), dtype=torch.float64)
     chunked = chunked.index_copy(1, layout.place, angles.double())
-    return PreparedPairs(layout, torch.cos(chunked).to(dtype), torch.sin(chunked).to(dtype))
+    middle = None if eigenvalues is None else eigenvalues.to(dtype).contiguous()
+    return PreparedPairs(layout, torch.cos(chunked).to(dtype), torch.sin(chunked).to(dtype), middle)
 
 
 def _grid(prepared: PreparedPairs, batch: int, m: int, copies: int) -> Grid:
@@ -125,7 +129,7 @@ def apply(
     """Qᵀ (to basis), the eigenvalues (B, n), then Q (from basis), each optional, on x (B, m, n)."""
     x = x.contiguous()
     batch, m, n = x.shape
-    layout, u, v = prepared
+    layout, u, v, _ = prepared
     y = torch.empty_like(x)
     # A kernel needs some pointer even for what it does not read.
     middle = u if eigenvalues is None else eigenvalues.to(u.dtype).contiguous()
@@ -165,7 +169,7 @@ def walk_back(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Gradients for x (B, m, n) and the angles (B, K), given y = Q x (or Qᵀ x) and its gradient, both contiguous."""
     batch, m, n = y.shape
-    layout, u, v = prepared
+    layout, u, v, _ = prepared
     lanes, blocks, programs = _grid(prepared, batch, m, 2)
     programs = max(1, min(programs, device.SUMS_BYTES // (u.numel() * u.itemsize)))
     touched = len(layout.coordinate)
