@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 a mistake in the input (one line on stderr), 2 one in the 
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from swallowtail import __version__, checks
-from swallowtail.cli.files import READS, UserError, check_output, read_array
+from swallowtail.cli.files import READS, check_output, read_array
+from swallowtail.cli.render import error_line, in_options
+from swallowtail.errors import ArgumentError
 from swallowtail.experiments import EXPERIMENTS
 
 # "products" is not among them: a file has entries, and of a large sparse one "auto" takes products.
 METHODS = ("auto", "pairs", "butterfly", "recovery", "hybrid", "sgd")
-RENAMED = {"n_rotations": "rotations", "target_angle": "angle", "max_seconds": "seconds"}
-NAMES = "|".join((*RENAMED, "method", "target", "wiring", "depth", "seed", "checkpoint", "epsilon"))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -31,28 +30,17 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("swallowtail: interrupted", file=sys.stderr)
         return 130
-    except (ValueError, TypeError, RuntimeError) as error:
-        print(f"swallowtail: {in_options(str(error))}", file=sys.stderr)
-        return 1
-    except (UserError, ImportError, OSError) as error:
-        print(f"swallowtail: {error}", file=sys.stderr)
-        return 1
+    except ArgumentError as error:
+        return _mistake(error_line(error))
+    except (ValueError, TypeError, RuntimeError, ImportError, OSError) as error:
+        return _mistake(in_options(str(error)))
     return code or 0
 
 
-def in_options(text: str) -> str:
-    """What the library says of its arguments, said of the options.
-
-    >>> in_options("n_rotations: expected more; try n_rotations=3 or method='auto'")
-    '--rotations: expected more; try --rotations 3 or --method auto'
-    """
-    option = lambda name: f"--{RENAMED.get(name, name)}"
-    text = text.replace("symmetrize=True", "--symmetrize")
-    # name=value, but not among the arguments of Butterfly(n=…, depth=…)
-    assigned = rf"(?<!, )(?<![\w(-])({NAMES})=('?)([^\s',;:)]+)\2"
-    text = re.sub(assigned, lambda found: f"{option(found[1])} {found[3]}", text)
-    text = re.sub(rf"^({NAMES}):", lambda found: f"{option(found[1])}:", text)
-    return re.sub(rf"\b({'|'.join(RENAMED)})\b", lambda found: option(found[1]), text)
+def _mistake(text: str) -> int:
+    """Say on one line what the user can mend; returns the exit code."""
+    print(f"swallowtail: {' '.join(text.split())}", file=sys.stderr)
+    return 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -172,10 +160,10 @@ def _check_plot(path: Path) -> None:
     try:
         from matplotlib.backend_bases import FigureCanvasBase
     except ImportError as error:
-        raise UserError(f"--plot needs matplotlib ({error}); try: pip install swallowtail[plot]") from error
+        raise ImportError(f"--plot needs matplotlib ({error}); try: pip install swallowtail[plot]") from error
     check_output("--plot", path, "")
     if path.suffix[1:] not in FigureCanvasBase.get_supported_filetypes():
-        raise UserError(f"--plot: expected a file like plot.png or plot.pdf, got {path.name}")
+        raise ArgumentError("--plot", "a file like plot.png or plot.pdf", path.name)
 
 
 def _info(options: argparse.Namespace) -> None:
@@ -210,18 +198,20 @@ def _apply(options: argparse.Namespace) -> None:
 
     check_output("--output", options.output, ".npy", options.columns, options.file)
     if options.epsilon is not None and not options.inverse:
-        raise UserError(
-            f"--epsilon: expected only with --inverse, got {options.epsilon}; try both, or neither"
-        )
+        raise ArgumentError("--epsilon", "it only with --inverse", options.epsilon, "try both, or neither")
     operator = load(options.file)
     X = read_array(options.columns)
-    X = X.toarray() if hasattr(X, "toarray") else X
+    if hasattr(X, "toarray"):
+        checks.fits_in_memory(
+            f"{options.columns} as a dense array", X.dtype.itemsize * X.shape[0] * X.shape[1]
+        )
+        X = X.toarray()
     if not options.inverse:
         result = operator @ X
     elif isinstance(operator, (SymmetricOperator, HybridOperator)):
         result = operator.solve(X, options.epsilon)
     else:
-        raise UserError("--inverse: expected a symmetric operator, got a rotation")
+        raise ArgumentError("--inverse", "a symmetric operator", "a rotation")
     np.save(options.output, result)
     print(f"saved {result.shape} to {options.output}")
 
@@ -230,13 +220,13 @@ def _reproduce(options: argparse.Namespace) -> int:
     try:
         from swallowtail.experiments.report.reproduce import reproduce
     except ImportError as error:
-        raise UserError(
+        raise ImportError(
             f"reproduce needs matplotlib ({error}); try: pip install swallowtail[plot]"
         ) from error
     mode = "full" if options.full else "quick"
     names = [name.strip() for name in (options.only or "").split(",") if name.strip()]
     if options.mnist is not None and not options.mnist.exists():
-        raise UserError(f"--mnist: expected a file or folder, got nothing at {options.mnist}")
+        raise ArgumentError("--mnist", "a file or folder", f"nothing at {options.mnist}")
     command = f"swallowtail reproduce --{mode}"
     command += f" --only {','.join(names)}" if names else ""
     command += f" --mnist {options.mnist.name}" if options.mnist is not None else ""

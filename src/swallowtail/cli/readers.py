@@ -1,0 +1,159 @@
+"""One reader per file format. Sizes are compared with the file's before anything is allocated.
+
+A header may claim any size, and SciPy follows the indices of a sparse matrix without looking. So the readers look
+first. They raise whatever comes; `files.read_array` turns it into one kind of error.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+import zipfile
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from swallowtail import checks
+
+REAL = "fiub"  # kinds of dtype that hold real numbers; "c", complex ones, are refused with a better message later
+VECTOR_BYTES = 64  # per coordinate: a fit holds some vectors of length n at the least
+
+
+def npy(path: Path) -> Any:
+    """An array written by ``numpy.save``."""
+    with path.open("rb") as file:
+        return _array(file, path.stat().st_size, REAL + "c")
+
+
+def npz(path: Path) -> Any:
+    """A sparse matrix written by ``scipy.sparse.save_npz``, or the one array of an archive."""
+    with zipfile.ZipFile(path) as archive:
+        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        if len(members) != len(archive.infolist()):
+            raise ValueError("two arrays of one name")
+
+        def array(name: str, kinds: str) -> np.ndarray:
+            if name not in members:
+                raise ValueError(f"no array {name!r}")
+            checks.fits_in_memory(f"the array {name!r}", members[name].file_size)
+            with archive.open(members[name]) as file:
+                return _array(file, members[name].file_size, kinds)
+
+        if "format" in members:
+            return _sparse(array)
+        if len(members) != 1:
+            raise ValueError(f"{len(members)} arrays: {', '.join(members)}")
+        return array(next(iter(members)), REAL + "c")
+
+
+def csv(path: Path) -> Any:
+    """Comma-separated numbers."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a file without numbers is a warning to NumPy
+        return np.loadtxt(path, delimiter=",", ndmin=2)
+
+
+def mtx(path: Path) -> Any:
+    """A Matrix Market file, dense or sparse."""
+    from scipy.io import mmread
+
+    with path.open("rb") as file:
+        banner = file.readline(1000).decode("ascii").lower().split()
+        if len(banner) != 5 or banner[:2] != ["%%matrixmarket", "matrix"]:
+            raise ValueError("no line '%%MatrixMarket matrix …' at its beginning")
+        sizes = line = b"%"
+        while line and (not line.strip() or line.startswith(b"%")):
+            sizes = line = file.readline(1_000_000)
+        left = path.stat().st_size - file.tell()
+    numbers = [int(word) for word in sizes.split()]
+    sparse = banner[2] == "coordinate"
+    if len(numbers) != (3 if sparse else 2) or min(numbers) < 0:
+        raise ValueError(
+            f"{'rows, columns and entries' if sparse else 'rows and columns'} unreadable: {sizes!r}"
+        )
+    rows, columns = numbers[:2]
+    entries = numbers[2] if sparse else rows * columns if banner[4] == "general" else rows * (rows - 1) // 2
+    if 2 * entries > left + 2:  # an entry takes two bytes or more
+        raise ValueError(f"{checks.short(entries)} entries announced, {left} bytes to hold them")
+    _check_shape((rows, columns))
+    return mmread(path)
+
+
+def safetensors(path: Path) -> Any:
+    """The one tensor of a safetensors file."""
+    from safetensors.numpy import load_file
+
+    tensors = load_file(path)
+    if len(tensors) != 1:
+        raise ValueError(f"{len(tensors)} tensors: {', '.join(sorted(tensors))}")
+    return next(iter(tensors.values()))
+
+
+def _array(file: IO[bytes], size: int, kinds: str) -> np.ndarray:
+    """An array in NumPy's format from a file of ``size`` bytes, if its dtype is of one of these kinds."""
+    version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0), (3, 0)):
+        raise ValueError(f"version {version} of NumPy's format")
+    read_header = (
+        np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    )
+    shape, fortran, dtype = read_header(file)
+    if dtype.kind not in kinds:
+        raise ValueError(f"numbers of dtype {dtype}, or Python objects (a pickle)")
+    if any(isinstance(side, bool) or side < 0 for side in shape):
+        raise ValueError(f"shape {shape}")
+    count, left = math.prod(shape), size - file.tell()
+    if count * dtype.itemsize != left:
+        raise ValueError(f"shape {shape} of {dtype} announced, {left} bytes to hold it")
+    array = np.frombuffer(bytearray(file.read(left)), dtype, count)
+    return array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
+
+
+def _sparse(array: Any) -> Any:
+    """A SciPy sparse array whose indices were looked at; ``array(name, kinds)`` gives its parts."""
+    import scipy.sparse as sp
+
+    kind = array("format", "SU").item()
+    kind = kind.decode("ascii") if isinstance(kind, bytes) else str(kind)
+    if kind not in ("csr", "csc", "bsr", "coo", "dia"):
+        raise ValueError(f"the sparse format {kind!r}")
+    shape, data = array("shape", "iu"), array("data", REAL + "c")
+    if shape.shape != (2,) or shape.min() < 0:
+        raise ValueError(f"the shape {shape.tolist()}")
+    rows, columns = (int(side) for side in shape)
+    _check_shape((rows, columns))
+    build = getattr(sp, f"{kind}_array")
+    if kind == "coo":
+        row, column = array("row", "iu"), array("col", "iu")
+        _indices("row", row, len(data), rows)
+        _indices("col", column, len(data), columns)
+        return build((data, (row, column)), shape=(rows, columns))
+    if kind == "dia":
+        offsets = array("offsets", "iu")
+        if data.ndim != 2 or offsets.shape != data.shape[:1] or len(np.unique(offsets)) != len(offsets):
+            raise ValueError("diagonals without an offset of their own")
+        return build((data, offsets), shape=(rows, columns))
+    down, across = data.shape[1:] if kind == "bsr" and data.ndim == 3 else (1, 1)
+    if min(down, across) < 1 or rows % down or columns % across or data.ndim != (3 if kind == "bsr" else 1):
+        raise ValueError(f"data of shape {data.shape}")
+    major, minor = (columns, rows) if kind == "csc" else (rows // down, columns // across)
+    indices, starts = array("indices", "iu"), array("indptr", "iu")
+    _indices("indices", indices, len(data), minor)
+    _indices("indptr", starts, major + 1, len(data) + 1)
+    if starts[0] != 0 or starts[-1] != len(data) or (starts[1:] < starts[:-1]).any():
+        raise ValueError(f"indptr that does not rise from 0 to {len(data)}")
+    return build((data, indices, starts), shape=(rows, columns))
+
+
+def _indices(name: str, indices: np.ndarray, length: int, below: int) -> None:
+    """Check that there are ``length`` indices, all in 0 … below − 1."""
+    if indices.shape != (length,):
+        raise ValueError(f"{name} of shape {indices.shape} where {length} numbers belong")
+    if length and (indices.min() < 0 or indices.max() >= below):
+        raise ValueError(f"{name} outside 0 … {below - 1}")
+
+
+def _check_shape(shape: tuple[int, int]) -> None:
+    """A sparse matrix may be far larger than its file; its vectors have to fit."""
+    checks.fits_in_memory(f"vectors of length {checks.short(max(shape))}", VECTOR_BYTES * max(shape))

@@ -1,0 +1,92 @@
+"""Ctrl-C: the best so far is kept, and the same command continues."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from cli.inputs import H, write
+
+import swallowtail as st
+from swallowtail.cli import main
+from swallowtail.fitting.watch import Watch
+
+
+def interrupt(monkeypatch, stage="cycle", times=1):
+    """Ctrl-C, once the fit has come to this stage."""
+    callback = Watch.callback
+
+    def watched(self, at, done, objective):
+        if at == stage:
+            for _ in range(times):
+                self._interrupt(signal.SIGINT, None)
+        callback(self, at, done, objective)
+
+    monkeypatch.setattr(Watch, "callback", watched)
+
+
+@pytest.mark.parametrize("stage", ["grow", "cycle"])
+def test_ctrl_c_keeps_the_best_and_says_how_to_continue(stage, tmp_path, capsys):
+    source, output, kept = write(tmp_path / "H.npy", H), tmp_path / "out.safetensors", tmp_path / "kept"
+    command = ["fit", source, "--quiet", "--wiring", "pairs", "-o", str(output), "--checkpoint", str(kept)]
+    assert main(command) == 0
+    undisturbed = output.read_bytes()
+    output.unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        interrupt(patch, stage)
+        assert main(command) == 130
+    out, err = capsys.readouterr()
+    assert "interrupted" in out
+    assert st.load(output).n == 16
+    if stage == "grow":  # at n = 16 it is one step: nothing was there to be kept
+        assert (
+            err
+            == f"swallowtail: interrupted; there was nothing to keep in {kept} yet, so the same command begins again\n"
+        )
+    else:
+        assert err == f"swallowtail: interrupted; the same command continues from {kept}\n"
+        assert kept.is_file()
+    assert main(command) == 0
+    assert output.read_bytes() == undisturbed
+    assert not kept.exists()
+
+
+def test_ctrl_c_without_a_checkpoint(tmp_path, capsys, monkeypatch):
+    interrupt(monkeypatch)
+    assert main(["fit", write(tmp_path / "H.npy", H), "--quiet", "--wiring", "pairs"]) == 130
+    assert capsys.readouterr().err == (
+        "swallowtail: interrupted; a fit with --checkpoint FILE could be continued\n"
+    )
+
+
+def test_as_a_module_with_a_mistake_and_with_ctrl_c(tmp_path):
+    """The real thing: exit codes seen by a shell, no traceback, and the best so far after Ctrl-C."""
+    command = [sys.executable, "-m", "swallowtail"]
+    done = subprocess.run([*command, "info", "none"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "swallowtail: path: expected a file, got nothing at none\n"
+    source, output = write(tmp_path / "H.npy", st.random_symmetric(400, 40, 0)), tmp_path / "out.safetensors"
+    kept = tmp_path / "kept"
+    process = subprocess.Popen(
+        [*command, "fit", source, "--rotations", "60000", "--wiring", "pairs", "-o", str(output),
+         "--checkpoint", str(kept)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    try:
+        seen = b""
+        while b"rotations, error" not in seen:
+            seen += os.read(process.stderr.fileno(), 4096)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+    assert b"interrupted" in out
+    assert f"interrupted; the same command continues from {kept}\n".encode() in err
+    assert kept.is_file()
+    assert b"Traceback" not in err
+    assert st.load(output).n == 400
