@@ -51,9 +51,10 @@ def run_interpreted(path: str) -> None:
 
 
 def compile_for_h200(kernel: Any, warps: int, constants: dict, pointers: dict[str, str]) -> Any:
-    """Compile a Gluon kernel for an H200, with or without one. Pointers not in ``pointers`` are to float32."""
+    """Compile a Triton or Gluon kernel for an H200, with or without one; ``pointers`` not to float32."""
     import triton
     from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
     from triton.experimental.gluon._runtime import GluonASTSource
 
     names = kernel.arg_names
@@ -61,5 +62,5 @@ def compile_for_h200(kernel: Any, warps: int, constants: dict, pointers: dict[st
     signature = {name: "constexpr" if name in constants else kind(name) for name in names}
     places = {(names.index(name),): value for name, value in constants.items()}
     aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(names) if name not in constants}
-    source = GluonASTSource(kernel, signature, places, aligned)
+    source = (GluonASTSource if kernel.is_gluon() else ASTSource)(kernel, signature, places, aligned)
     return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
