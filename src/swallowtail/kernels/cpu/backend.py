@@ -245,18 +245,19 @@ def _butterfly_rows(wiring: Butterfly, action: str, c: Coefficients) -> Callable
         cpu_butterfly.turn(c.T, plan_of(wiring, number).strides, simd.lanes(number.itemsize * 8), T)
     unused = np.empty(shape, number)  # without padding nothing is kept there
     assert diagonal is not None
-    arrays = (T, P, diagonal)
-    t, p, d = (array.ctypes.data for array in arrays)  # Numba takes longer over an array than over a number
+    arrays = (single, double, T, P, diagonal)
+    # Numba takes longer over an array than over a number.
+    one, two, t, p, d = (array.ctypes.data for array in arrays)
+    n_one, n_two = len(single), len(double)
 
     def rows(x: int, y: int, count: int, threads: int = 1, pieces: int = 1, alive: Any = arrays) -> None:
         if threads > 1:
             cpu_threads.run(
-                family, number, threads, pieces, x, y, count, n, shape[1], single, double, t, p, d
+                family, number, threads, pieces, x, y, count, n, shape[1], one, n_one, two, n_two, t, p, d
             )  # fmt: skip
         else:
-            kernel(
-                x, y, count, n, single, double, t, p, d, unused if n == shape[1] else aligned(shape, number)
-            )
+            room = unused if n == shape[1] else aligned(shape, number)
+            kernel(x, y, count, n, one, n_one, two, n_two, t, p, d, room)
 
     return rows
 

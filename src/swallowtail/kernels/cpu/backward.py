@@ -112,11 +112,21 @@ def _butterfly(wiring: Butterfly, c: Coefficients, transpose: bool) -> Walk:
     plan, row = plan_of(wiring, number), n * number.itemsize
     kernel: Any = cpu_butterfly.up_wedge if transpose else cpu_butterfly.down_wedge
     program = _program(wiring, number, transpose, c.plain.tobytes())
-    fixed = (n, program, c.T, c.P, c.scale_stored, c.wedge, plan.strides, -1.0 if transpose else 1.0)
+    fixed = (
+        n,
+        program.ctypes.data,
+        len(program),
+        c.T,
+        c.P,
+        c.scale_stored,
+        c.wedge,
+        plan.strides,
+        -1.0 if transpose else 1.0,
+    )
     layers, scratch = len(c.T), cpu_butterfly.ROWS_A_WEDGE
     spare = Spare(lambda: aligned((layers + scratch, plan.padded), number))
 
-    def rows(at: Addresses, start: int, stop: int, total: np.ndarray) -> bool:
+    def rows(at: Addresses, start: int, stop: int, total: np.ndarray, alive: Any = program) -> bool:
         finite, room = True, spare.lend()
         y, grad, grad_x = at
         for first in range(start, stop, IN_KERNEL):

@@ -12,9 +12,11 @@ from __future__ import annotations
 import numpy as np
 
 from swallowtail.kernels.cpu.codegen.butterfly import butterfly_pass
-from swallowtail.kernels.cpu.codegen.shapes import REGISTER_BYTES, as_row
+from swallowtail.kernels.cpu.codegen.shapes import REGISTER_BYTES, as_row, record_reader
 from swallowtail.kernels.cpu.jit import njit
-from swallowtail.kernels.cpu.plan import OTHER
+from swallowtail.kernels.cpu.plan import OTHER, STEP
+
+as_steps = record_reader(STEP)
 
 ROWS_A_PASS = 32  # that a pass goes through before the next one does, while they stay in the nearest cache,
 BYTES_A_PASS = 2**18  # or as many as have so many bytes, if they are longer than that
@@ -154,40 +156,44 @@ def _driver(family):
     """
 
     @njit(nogil=True, cache=True)
-    def run(x, y, count, n, single, double, T, P, S, scratch):
+    def run(x, y, count, n, single, n_single, double, n_double, T, P, S, scratch):
         size, padded, room = scratch.itemsize, scratch.shape[1], scratch.ctypes.data
         row, whole = n * size, n == padded
         step = row if whole else padded * size
         local = LOCAL_BYTES // size if whole else 0
         rows = ROWS_A_PASS if row < LOCAL_BYTES else BYTES_A_PASS // row // 2 * 2
         block = max(2, rows) if whole else 2
+        one, two = as_steps(single, n_single), as_steps(double, n_double)
         for first in range(0, count, block):
             stop = min(first + block, count)
             for last in range((stop - first) % 2 + 1):  # rows two by two, then a row that is left over
-                program = single if last else double
+                program = one if last else two
                 begin, end = (stop - 1, stop) if last else (first, stop - (stop - first) % 2)
                 if not whole and begin < end:
                     _load(x + begin * row, x + (begin + 1) * row, not last, n, scratch)
                 i = 0
-                while i < program.shape[0]:
+                while i < len(program):
                     following, part = i + 1, n
-                    if program[i, 5] <= local:  # with this pass those after it that stay within the same part
+                    if (
+                        program[i].span <= local
+                    ):  # with this pass those after it that stay within the same part
                         part = min(n, local)
-                        while following < program.shape[0] and program[following, 5] <= local:
+                        while following < len(program) and program[following].span <= local:
                             following += 1
                     for at in range(0, n, part):
                         shift = at * size
                         for k in range(i, following):
+                            pass_ = program[k]
                             to = (y + begin * row if whole else room) + shift
-                            source = x + begin * row + shift if whole and program[k, 4] else to
-                            a, b = (source + step, to + step) if program[k, 1] == OTHER else (source, to)
+                            source = x + begin * row + shift if whole and pass_.first else to
+                            a, b = (source + step, to + step) if pass_.which == OTHER else (source, to)
                             mirror = 0
-                            if whole and not program[k, 4]:
-                                ahead = to - shift - T - program[k, 3] * size
-                                mirror = _away(ahead, program[k, 2], program[k, 5], part, size)
+                            if whole and not pass_.first:
+                                ahead = to - shift - T - pass_.start * size
+                                mirror = _away(ahead, pass_.stride, pass_.span, part, size)
                             butterfly_pass(
-                                family, scratch, program[k, 0], (a, source + step, a, a), (b, to + step, b, b),
-                                program[k, 2], padded, T + shift, P + shift, S + shift, program[k, 3], part, mirror,
+                                family, scratch, pass_.code, (a, source + step, a, a), (b, to + step, b, b),
+                                pass_.stride, padded, T + shift, P + shift, S + shift, pass_.start, part, mirror,
                                 (end - begin + 1) // 2, 2 * step,
                             )  # fmt: skip
                     i = following
@@ -206,7 +212,8 @@ def _wedge_driver(family):
     """
 
     @njit(nogil=True, cache=True)
-    def run(y, grad, grad_x, count, n, program, T, P, S, W, strides, sign, accumulator, scratch, out):
+    def run(y, grad, grad_x, count, n, steps, n_steps, T, P, S, W, strides, sign, accumulator, scratch, out):
+        program = as_steps(steps, n_steps)
         padded, row, room = scratch.shape[1], n * scratch.itemsize, scratch.ctypes.data
         wide = padded * scratch.itemsize
         whole = n == padded
@@ -222,21 +229,20 @@ def _wedge_driver(family):
                 if not whole and begin < end:
                     _load(y + begin * row, y + (begin + 1) * row, not last, n, scratch[:2])
                     _load(grad + begin * row, grad + (begin + 1) * row, not last, n, scratch[2:])
-                for i in range(program.shape[0]):
-                    own = (
-                        S.ctypes.data if program[i, 1] else P.ctypes.data
-                    )  # what the vectors' own numbers are times
+                for i in range(len(program)):
+                    pass_ = program[i]
+                    own = S.ctypes.data if pass_.scaled else P.ctypes.data  # what the own coordinate is times
                     r0, r1 = room, room + wide  # y, rebuilt
                     t0 = grad_x + begin * row if whole else room + 2 * wide
                     t1 = (room + wide if last else t0 + row) if whole else t0 + wide
                     y0, y1, g0, g1 = r0, r1, t0, t1
-                    if whole and program[i, 4]:
+                    if whole and pass_.first:
                         y0, g0 = y + begin * row, grad + begin * row
                         if not last:
                             y1, g1 = y0 + row, g0 + row
                     butterfly_pass(
-                        family, scratch, program[i, 0], (y0, g0, y1, g1), (r0, t0, r1, t1), program[i, 2], padded,
-                        T.ctypes.data, own, accumulator.ctypes.data, program[i, 3], n, 0, (end - begin + 1) // 2,
+                        family, scratch, pass_.code, (y0, g0, y1, g1), (r0, t0, r1, t1), pass_.stride, padded,
+                        T.ctypes.data, own, accumulator.ctypes.data, pass_.start, n, 0, (end - begin + 1) // 2,
                         2 * wide,
                     )  # fmt: skip
                 if not whole and begin < end:

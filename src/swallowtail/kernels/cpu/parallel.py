@@ -10,13 +10,11 @@ from numba import carray, types
 
 from swallowtail.kernels.cpu import openmp as _openmp
 from swallowtail.kernels.cpu.butterfly import down, symmetric, up
-from swallowtail.kernels.cpu.codegen.shapes import as_row
 from swallowtail.kernels.cpu.jit import cfunc
 from swallowtail.kernels.cpu.openmp import take
 
 KERNELS: dict[str, Any] = {"down": down, "up": up, "symmetric": symmetric}
 NUMBERS = 14  # of a job
-STEPS = 6  # numbers of a row of a program
 
 
 @lru_cache(maxsize=16)
@@ -27,9 +25,6 @@ def _work(family: str, number: type) -> Any:
 
     def work(job):
         _, pieces, x, y, count, n, padded, single, n_single, double, n_double, T, P, S = carray(job, NUMBERS)
-        like = carray(job, NUMBERS)
-        one = as_row(single, n_single * STEPS, like).reshape(n_single, STEPS)
-        two = as_row(double, n_double * STEPS, like).reshape(n_double, STEPS)
         scratch = np.empty((0 if n == padded else 2, padded), number)
         row, pairs = n * scratch.itemsize, (count + 1) // 2  # kernels take rows two by two
         piece = take(job)
@@ -37,11 +32,11 @@ def _work(family: str, number: type) -> Any:
             start, stop = 2 * (pairs * piece // pieces), min(count, 2 * (pairs * (piece + 1) // pieces))
             a, b, rows = x + start * row, y + start * row, stop - start
             if going_down:
-                down(a, b, rows, n, one, two, T, P, S, scratch)
+                down(a, b, rows, n, single, n_single, double, n_double, T, P, S, scratch)
             elif going_up:
-                up(a, b, rows, n, one, two, T, P, S, scratch)
+                up(a, b, rows, n, single, n_single, double, n_double, T, P, S, scratch)
             else:
-                symmetric(a, b, rows, n, one, two, T, P, S, scratch)
+                symmetric(a, b, rows, n, single, n_single, double, n_double, T, P, S, scratch)
             piece = take(job)
 
     return cfunc(types.void(types.CPointer(types.int64)), work)
@@ -49,13 +44,12 @@ def _work(family: str, number: type) -> Any:
 
 def run(
     family: str, number: np.dtype, threads: int, pieces: int, x: int, y: int, count: int, n: int, padded: int,
-    single: np.ndarray, double: np.ndarray, T: int, P: int, S: int,
+    single: int, n_single: int, double: int, n_double: int, T: int, P: int, S: int,
 ) -> None:  # fmt: skip
     """``count`` rows of n numbers at addresses x, y, as `cpu_butterfly` does them, in so many pieces."""
     job = np.array(
         [
-            0, pieces, x, y, count, n, padded, single.ctypes.data, len(single), double.ctypes.data, len(double),
-            T, P, S,
+            0, pieces, x, y, count, n, padded, single, n_single, double, n_double, T, P, S,
         ],
         np.int64,
     )  # fmt: skip

@@ -49,24 +49,35 @@ def make_plan(n: int, depth: int, width: int, radix: int = simd.MAX_RADIX) -> Pl
     return Plan(n, padded, np.array(strides * depth, np.int64), tuple(passes), bounds)
 
 
-ONE, OTHER, BOTH = 0, 1, 2  # which of two vectors a row of a program works on
+ONE, OTHER, BOTH = 0, 1, 2  # which of two vectors a step works on
+
+# A pass as the kernels read it. Numbers of one kind: LLVM code reads them one by one.
+STEP = np.dtype(
+    [
+        ("code", np.int64),  # of the shape: its place in the family
+        ("which", np.int64),  # ONE, OTHER or BOTH; backward passes work on four vectors
+        ("scaled", np.int64),  # whether the diagonal is applied
+        ("stride", np.int64),
+        ("start", np.int64),  # of the first layer's coefficients: its number times the padded length
+        ("first", np.int64),  # whether it is the first pass, which reads x
+        ("span", np.int64),  # how many consecutive features meet in it
+    ]
+)
 
 
 def program(plan: Plan, family: str, plain: np.ndarray, scale: bool, vectors: int) -> np.ndarray:
-    """The passes of one kernel as rows (code of the shape, which vectors, stride, layer·padded, whether it is the first
-    pass, how many features meet in it); going backward all passes work on two pairs of vectors, and the second number
-    says whether the diagonal is applied.
+    """The passes of one kernel in the order it takes them, an array of STEP.
 
     Args:
         plan: the passes, in the order of Qᵀ.
         family: a key of `simd.FAMILIES`.
-        plain: for each pass, whether it takes four multiply-adds a rotation.
+        plain: for each pass, whether it takes four multiply-adds per rotation.
         scale: whether the diagonal is applied, at the end of down or at the start of up.
         vectors: 1, or 2 to go through the passes with two vectors at once.
     """
     wedge = family.endswith("wedge")
     codes = {shape: code for code, shape in enumerate(simd.FAMILIES[family])}
-    rows: list[list[int]] = []
+    steps: list[tuple[int, ...]] = []
 
     def add(i: int, down: bool, scaled: bool, up: bool) -> None:
         p = plan.passes[i]
@@ -76,14 +87,15 @@ def program(plan: Plan, family: str, plain: np.ndarray, scale: bool, vectors: in
             for v in counts
         ]
         if wedge:
-            choices = [(by_vectors[0], int(scaled))]
+            choices = [(by_vectors[0], BOTH)]
         elif by_vectors[vectors - 1] in codes:
             choices = [(by_vectors[vectors - 1], BOTH if vectors == 2 else ONE)]
         else:  # plain passes are rare, and compiled for one vector only
             choices = [(by_vectors[0], ONE), (by_vectors[0], OTHER)]
-        first, span = not rows, p.stride << p.radix
-        rows.extend(
-            [codes[shape], which, p.stride, p.layer * plan.padded, first, span] for shape, which in choices
+        first, span = not steps, p.stride << p.radix
+        steps.extend(
+            (codes[shape], which, scaled, p.stride, p.layer * plan.padded, first, span)
+            for shape, which in choices
         )
 
     last = len(plan.passes) - 1
@@ -100,4 +112,4 @@ def program(plan: Plan, family: str, plain: np.ndarray, scale: bool, vectors: in
     else:
         for i in reversed(range(last + 1)):
             add(i, False, scaled and i == last, True)
-    return np.array(rows, np.int64)
+    return np.array(steps, STEP)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numba import carray, types
+from numba import carray, from_dtype, types
 from numba.extending import intrinsic
 
 from swallowtail.kernels.cpu.jit import njit, register_bytes
@@ -94,6 +94,24 @@ def _pointer(typingctx, address, like):
         return builder.inttoptr(values[0], context.get_value_type(pointer))
 
     return pointer(types.int64, like), generate
+
+
+def record_reader(dtype: Any) -> Any:
+    """A compiled function of (address, count): the records of a structured dtype there, as an array."""
+    pointer = types.CPointer(from_dtype(dtype))
+
+    @intrinsic
+    def cast(typingctx, address):
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return builder.inttoptr(values[0], context.get_value_type(pointer))
+
+        return pointer(types.int64), generate
+
+    @njit(nogil=True, inline="always")
+    def as_records(address, count):
+        return carray(cast(address), count)
+
+    return as_records
 
 
 @njit(nogil=True, cache=True, inline="always")
