@@ -10,7 +10,7 @@ from swallowtail.experiments.common import plots
 
 TINY = {
     "fig1": {"n": 8, "n_large": 1, "epochs": 3, "n_seeds": 2, "n_timed": 1, "cycles": (0, 2)},
-    "pairs": {
+    "samples": {
         "n": 8,
         "n_large": 1,
         "m": (4, 16),

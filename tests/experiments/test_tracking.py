@@ -48,5 +48,5 @@ def test_findings_name_the_speed_where_tracking_helps_most():
         )
     ]  # fmt: skip
     finding = tracking.findings(rows)[0]
-    assert finding.ours == "31.0° at 0.1° a step, where a constant fit has 60.0°"
+    assert finding.ours == "31.0° at 0.1° per step, where a constant fit has 60.0°"
     assert "up to 0.1°" in finding.note

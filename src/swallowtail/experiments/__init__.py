@@ -11,7 +11,7 @@ from __future__ import annotations
 # In the order of the report.
 EXPERIMENTS = {
     "fig1": "swallowtail.experiments.fig1",
-    "pairs": "swallowtail.experiments.pairs",
+    "samples": "swallowtail.experiments.samples",
     "fig2": "swallowtail.experiments.fig2",
     "fig3": "swallowtail.experiments.fig3",
     "hessians": "swallowtail.experiments.hessians",

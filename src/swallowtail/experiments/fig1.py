@@ -3,14 +3,14 @@
 The paper learns a synthetic H = R Λ Rᵀ (n = 64, n_μ = 5 large eigenvalues) with Algorithm 1 and ends at about
 35°; learning a uniformly random (Haar) rotation R with a single Q ends at 68°.
 
-We run Algorithm 1 as printed (relaxed blocks, projected after every step, one pair a step) with m = 32 n pairs
-on the unit sphere, an epoch being m draws. The curve is the mean angle over an epoch, on the pairs it trains
-on; the end is measured on 2000 fresh x.
+We run Algorithm 1 as printed: relaxed blocks, projected after every step, one sample (x, Hx) per step. It has
+m = 32 n samples with x on the unit sphere; an epoch is m draws from them. The curve is the mean angle over an
+epoch, on the samples it trains on. The end is measured on 2000 fresh x.
 
-The second panel has the same H and the same 192 rotations, against the processor time that a fit takes:
-Algorithm 1 epoch by epoch; the same butterfly on the whole objective (L-BFGS with D eliminated); and pairs
-chosen from the data, grown, polished, then pruned and regrown ever longer. Depth 2 has twice the rotations.
-Kernels are compiled before the clock starts.
+The second panel has the same H and the same 192 rotations, against the processor time of a fit: Algorithm 1
+epoch by epoch; the same butterfly on the whole objective (L-BFGS with D eliminated); and pairs chosen from the
+data, grown, polished, then pruned and regrown for ever more cycles. Depth 2 has twice the rotations. Kernels are
+compiled before the clock starts.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def findings(rows: list[Row]) -> list[Finding]:
 
 
 def text(rows: list[Row]) -> str:
-    """How soon Algorithm 1 is there, and what the others reach."""
+    """How soon Algorithm 1 is near its end."""
     means = {}
     for what in ("H", "R"):
         curve: dict[int, list[float]] = {}

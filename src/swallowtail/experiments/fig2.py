@@ -9,7 +9,7 @@ We fit the same matrices with
 - the butterfly on the whole objective (L-BFGS with D eliminated, several starts), depth 1 and depth 2;
 - pairs chosen from the data, as many rotations as depth 1 has;
 - the plain rivals: c·I alone, and the best c·I + low rank with as many floats, bytes and multiply-adds as the
-  chosen pairs (whose two indices a rotation count as bytes).
+  chosen pairs. Their two indices per rotation count as bytes.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ class Config:
     cycles: int | None = None  # of the pairs
     first_seed: int = 12014
     n_seeds: int = 10
-    n_more: int = 0  # further seeds, Algorithm 1 alone, where the paper gives a number: n_μ = n/2 and n;
-    # then at n_μ = n also Algorithm 1 as `fit_sgd` runs it by default, since the angle falls slowly for long
+    # Further seeds for Algorithm 1 alone, where the paper gives a number: n_μ = n/2 and n. At n_μ = n it then also
+    # runs as long as `fit_sgd` does by default, because the angle falls slowly there.
+    n_more: int = 0
 
 
 QUICK = Config(n_large=(0, 5, 18, 32, 48, 64), epochs=20, starts=2, kicks=0, cycles=10, n_seeds=2)
@@ -73,7 +74,7 @@ FULL = Config(first_seed=82014, n_seeds=6, n_more=94)
 
 
 def run(config: Config, path: Path | None = None, progress: bool = True) -> list[Row]:
-    """Fit one matrix a seed and n_μ with everything."""
+    """Fit one matrix per seed and n_μ with every method."""
     tasks: dict[str, Callable[[], list[Row]]] = {
         f"n_mu {n_large} seed {seed}": partial(_compare, config, n_large, seed)
         for seed in range(config.first_seed, config.first_seed + config.n_seeds)

@@ -43,7 +43,10 @@ ALGORITHM_1 = "Algorithm 1 (the paper)"
 BUTTERFLY = "butterfly, whole objective"
 PAIRS = "pairs chosen from the data"
 EQUAL = {name: f"c·I + low rank, equal {name}" for name in ("floats", "bytes", "multiply-adds")}
-BATCH, FALL = 16, 0.95  # pairs a step of Algorithm 1 at n > 256, and how much of its rate it loses to the end
+BATCH, FALL = (
+    16,
+    0.95,
+)  # Algorithm 1 at n > 256: samples per step, and how much of its rate it loses to the end
 SHADES = 127  # of each sign in a picture
 CODE = "base64:"  # before a line of a picture, so that it is never read as a number
 STYLES = {
@@ -61,7 +64,7 @@ class Config:
     """What to run."""
 
     epochs: int = 60  # of Algorithm 1 up to n = 256
-    large_epochs: int = 60  # beyond, with BATCH pairs a step
+    large_epochs: int = 60  # beyond, with BATCH samples per step
     n_starts: int = 3  # of Algorithm 1 on MNIST: seeds
     butterfly_calls: int | None = None  # evaluations of the objective at n > 256; None until it converges
     cycles: int | None = None  # of the pairs
@@ -77,7 +80,7 @@ FULL = Config(seed=62014, butterfly_calls=500)
 
 
 def run(config: Config, path: Path | None = None, progress: bool = True) -> list[Row]:
-    """One task a matrix and method."""
+    """One task per matrix and method."""
     tasks: dict[str, Callable[[], list[Row]]] = {}
     for name, source in _matrices(config).items():
         for start in range(config.n_starts if name.startswith("MNIST") else 1):

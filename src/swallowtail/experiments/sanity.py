@@ -1,9 +1,9 @@
 """Sanity checks of section 3.2: what lies in the class is found.
 
-The paper: if R has the form of a matrix Q_ω it is learned, L′ reaching zero, and so is H = RᵀΛR, L going quickly to
-zero. Here: hidden angles, small or uniform in (−π, π), sought by Algorithm 1, by L-BFGS on the angles, and by direct
-recovery, which needs no start. H = RΛRᵀ is in the class QDQᵀ; the H = RᵀΛR that is printed has its strides in the
-opposite order and is not, so it is looked for both ways.
+The paper: if R has the form of a matrix Q_ω it is learned, and L′ reaches zero; so is H = RᵀΛR, and L goes quickly to
+zero. Here the angles are hidden, small or uniform in (−π, π). They are sought by Algorithm 1, by L-BFGS on the angles,
+and by direct recovery, which needs no start. H = RΛRᵀ is in the class QDQᵀ. The H = RᵀΛR that is printed is not: its
+strides run in the opposite order. So it is looked for both ways.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def text(rows: list[Row]) -> str:
         sentence += (
             f"For H with uniform angles and n > 8 it stops at a relative error of {np.median(failures):.2f} "
             f"(median of the failures), L-BFGS from several starts at {np.median(stuck):.2f}. Direct recovery, "
-            "which solves one eigenvector problem a level, has no start to get wrong."
+            "which solves one eigenvector problem per level, has no start to get wrong."
         )
     return sentence
 

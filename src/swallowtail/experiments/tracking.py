@@ -1,9 +1,9 @@
-"""Section 4's ground: following an H that moves, one product a step.
+"""The basis of section 4: following an H that moves, from one product per step.
 
 The paper: because Ĥ is learned, it adapts when H changes slowly. Here H_t = R_t Λ R_tᵀ with R_t = exp(t A) R_0, A a
 random antisymmetric matrix scaled so that one step turns a random vector by ``speed`` degrees (root mean square), and
-each step shows one pair (x, H_t x). Beside the tracker: the fit it started from, left as it was; fits from scratch to
-the latest pairs, ours and c·I + low rank; and Algorithm 1 begun anew on them.
+each step shows one sample (x, H_t x). Beside the tracker: the fit it started from, left as it was; fits from scratch
+to the latest samples, ours and c·I + low rank; and Algorithm 1 begun anew on them.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ TITLE = "Tracking a matrix that moves"
 TRACKER, CHOSEN, LEFT = "tracker", "tracker on chosen pairs", "constant fit"
 ANEW = "Algorithm 1 from scratch"
 RATE = 0.008  # the best of 0.002, 0.004 and 0.008 at speeds that can be followed: benchmarks/tracking
-N_CHECKS = 4  # angles a run, over the second half of the drift
+N_CHECKS = 4  # angles per run, over the second half of the drift
 
 
 @dataclass(frozen=True)
 class Config:
     """How much to run."""
 
-    speeds: tuple[float, ...]  # degrees a step
-    windows: tuple[int, ...]  # pairs a fit from scratch may use
+    speeds: tuple[float, ...]  # degrees per step
+    windows: tuple[int, ...]  # samples a fit from scratch may use
     seeds: int
     settle: int  # steps on H_0 before it moves
     steps: int  # while it moves
@@ -99,7 +99,7 @@ def _settled(config: Config, seed: int) -> dict[str, Tracker]:
 
 
 def follow(config: Config, speed: float, seed: int) -> list[Row]:
-    """Settle on H_0, then follow it, and fit the latest pairs from scratch now and then."""
+    """Settle on H_0, then follow it, and fit the latest samples from scratch now and then."""
     n, rng = config.n, np.random.default_rng([seed, 1])
     H = random_symmetric(n, config.n_large, seed)
     trackers = settled(config, seed)
@@ -129,16 +129,16 @@ def follow(config: Config, speed: float, seed: int) -> list[Row]:
 
 
 def _from_scratch(X: np.ndarray, Y: np.ndarray, seed: int) -> dict[str, Any]:
-    """What the same pairs, and no others, give: our fit, c·I + low rank at equal floats, Algorithm 1."""
+    """What the same samples, and no others, give: our fit, c·I + low rank at equal floats, Algorithm 1."""
     n, m = X.shape
     fit = fit_samples(X, Y, default_budget(n), seed)
     ours = as_operator(fit)
     rank = equal_ranks(ours)["floats"]
     anew = fit_sgd((X, Y), epochs=max(1, 4096 // m), rate=RATE, seed=seed)
     return {
-        f"refit, {m} pairs": ours,
-        f"c·I + low rank, {m} pairs": fit.completion.factor.cut(rank),
-        f"{ANEW}, {m} pairs": as_operator(anew),
+        f"refit, {m} samples": ours,
+        f"c·I + low rank, {m} samples": fit.completion.factor.cut(rank),
+        f"{ANEW}, {m} samples": as_operator(anew),
     }
 
 
@@ -152,26 +152,29 @@ def plot(rows: list[Row]) -> Any:
         plots.line(axes, index, range(len(speeds)), y, method, linestyle="-" if index < 8 else ":")
     axes.set_xticks(range(len(speeds)), [f"{speed:g}" for speed in speeds])
     axes.set(
-        xlabel="drift, degrees a step", ylabel="angle to H_t, degrees", title="following H_t", ylim=(0, None)
+        xlabel="drift, degrees per step",
+        ylabel="angle to H_t, degrees",
+        title="following H_t",
+        ylim=(0, None),
     )
     plots.legend_below(axes, 1 if len(methods) < 7 else 2)
     return figure
 
 
 def findings(rows: list[Row]) -> list[Finding]:
-    """Up to which speed tracking helps, and what fits from scratch do with the same pairs."""
+    """Up to which speed tracking helps, and what fits from scratch do with the same samples."""
     angle = lambda method, speed: select.mean(rows, "angle", method=method, speed=speed)
     speeds = select.kinds(rows, "speed")
     moving = [s for s in speeds if s > 0]
     followed = [s for s in moving if angle(TRACKER, s) < angle(TRACKER, speeds[0]) + 2]
     worst = max(moving, key=lambda s: angle(LEFT, s) - angle(TRACKER, s))
-    ours = f"{angle(TRACKER, worst):.1f}° at {worst:g}° a step, where a constant fit has {angle(LEFT, worst):.1f}°"
+    ours = f"{angle(TRACKER, worst):.1f}° at {worst:g}° per step, where a constant fit has {angle(LEFT, worst):.1f}°"
     note = f"{angle(TRACKER, speeds[0]):.1f}° at rest"
-    note += f"; within 2° of that up to {max(followed):g}° a step" if followed else ""
+    note += f"; within 2° of that up to {max(followed):g}° per step" if followed else ""
     result = [Finding("Ĥ adapts when H changes slowly", "it does", ours, note)]
     for method in select.kinds(rows, "method"):
         ours = ", ".join(f"{s:g}: {angle(method, s):.1f}°" for s in speeds)
-        result.append(Finding(f"{method}, by drift", "–", ours, "degrees a step: angle to H_t"))
+        result.append(Finding(f"{method}, by drift", "–", ours, "degrees per step: angle to H_t"))
     return result
 
 
@@ -182,8 +185,8 @@ def text(rows: list[Row]) -> str:
     best = {s: min(others, key=lambda m: angle(m, s)) for s in select.kinds(rows, "speed")}
     wins = [s for s, m in best.items() if angle(m, s) < angle(TRACKER, s)]
     return (
-        f"A fit from scratch to the latest pairs is better than the tracker at {len(wins)} of {len(best)} speeds "
-        f"({', '.join(f'{s:g}' for s in wins) or 'none'} degrees a step): the tracker stays on the paper's fixed "
-        "wiring and learns one pair at a time, a fit chooses its pairs of coordinates anew. The tracker costs one "
-        "gradient of L a step and keeps no pairs."
+        f"A fit from scratch to the latest samples is better than the tracker at {len(wins)} of {len(best)} speeds "
+        f"({', '.join(f'{s:g}' for s in wins) or 'none'} degrees per step). The tracker stays on the paper's fixed "
+        "wiring and learns one sample at a time; a fit chooses its pairs of coordinates anew. The tracker costs one "
+        "gradient of L per step and keeps no samples."
     )

@@ -20,7 +20,7 @@ def test_report_says_where_it_comes_from(folder):
     assert "swallowtail reproduce --quick --only fig2,fig1" in page
     for word in ("cores", "python 3", "torch", "numpy", "20"):
         assert word in page.split("id='run'")[1]
-    assert "Not in this run: pairs, fig3" in page
+    assert "Not in this run: samples, fig3" in page
     for module in (fig1, fig2):
         for finding in module.findings(read_rows(folder / f"{module.__name__.split('.')[-1]}.csv")):
             assert finding.ours in page

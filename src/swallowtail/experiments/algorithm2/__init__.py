@@ -1,9 +1,10 @@
 """Algorithm 2: optimisation with a linearithmic Hessian, batch and minibatch, and each detail of section 4.
 
-The paper describes the method and prints no result. Here: the loss gap against gradients on a quadratic with the
-paper's synthetic H, on Rosenbrock's function, on logistic regression and on a small network; the details switched
-off one by one; minibatches with two gradients a step or each used k times; all beside L-BFGS, truncated Newton
-(conjugate gradients on differences of gradients), Adam, heavy ball, and our successors.
+The paper describes the method and prints no result. Here it runs on a quadratic with the paper's synthetic H, on
+Rosenbrock's function, on logistic regression and on a small network, and we measure the loss gap against the number
+of gradients. Its details are switched off one by one. Minibatches have two gradients per step, or each is used k
+times. The rivals are L-BFGS, truncated Newton (conjugate gradients on differences of gradients), Adam, heavy ball,
+and our own successors.
 """
 
 from __future__ import annotations

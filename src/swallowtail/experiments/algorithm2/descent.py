@@ -24,7 +24,7 @@ class Details:
     rate: float | tuple[float, float]  # α, or one for Q and one for D
     lr: float  # β
     epsilon: float  # ε
-    scaled: bool = True  # pairs times 1/‖δu‖
+    scaled: bool = True  # samples times 1/‖δu‖
     floor: bool = True  # D no smaller than ε where it is inverted
     negative_to_epsilon: bool = True  # at each projection; otherwise negative curvature is followed uphill
     printed: bool = False  # step along Ĥ∇ℓ, as the algorithm is printed
@@ -41,7 +41,7 @@ class Outcome:
 
 
 def descend(problem: Problem, how: Details, limit: int) -> Outcome:
-    """Algorithm 2 on a problem: from Q = I and D = I, a pair learned and a step taken for each gradient."""
+    """Algorithm 2 on a problem: from Q = I and D = I, one sample learned and one step taken per gradient."""
     flat, n = Flat(problem, limit), problem.size
     wiring = Butterfly(n)
     tracker = Tracker(
@@ -62,8 +62,8 @@ def descend(problem: Problem, how: Details, limit: int) -> Outcome:
             if not (loss < LOST * max(first, 1.0) and np.isfinite(g).all()):
                 return Outcome(flat.curve, True, negative / max(steps, 1))
             if before is not None:
-                pair = (u - before[0], g - before[1])
-                tracker.update(*(reversed(pair) if how.direct else pair))
+                sample = (u - before[0], g - before[1])
+                tracker.update(*(reversed(sample) if how.direct else sample))
             before = u, g
             negative, steps = negative + bool((tracker.eigenvalues < 0).any()), steps + 1
             if not np.isfinite(tracker.eigenvalues).all():

@@ -41,7 +41,7 @@ def findings(rows: list[Row]) -> list[Finding]:
     last = select.where(rows, part="minibatch", last=1)
     ours = ", ".join(f"{m} {select.mean(last, 'loss', method=m):.3f}" for m in select.kinds(last, "method"))
     note = f"loss after {max(select.kinds(last, 'gradients'), default=0)} gradients"
-    result.append(Finding("minibatches: two gradients a step, or reuse", "no number", ours, note))
+    result.append(Finding("minibatches: two gradients per step, or reuse", "no number", ours, note))
     ours = "; ".join(f"{r['average']}: {r['deviation']:.1e}" for r in select.where(rows, part="identity"))
     note = "relative deviation; printed, Ĥδu is counted p/|A| times: a factor |A|/p is dropped"
     result.append(Finding("minibatch gradients of L average to the batch gradient", "exactly", ours, note))

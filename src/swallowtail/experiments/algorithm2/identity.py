@@ -13,7 +13,7 @@ from swallowtail.wiring import Butterfly
 
 
 def loss_gradient(angles: np.ndarray, d: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """∂L(ω̃, x, y)/∂ω̃ as one vector, for one pair on the paper's wiring."""
+    """∂L(ω̃, x, y)/∂ω̃ as one vector, for one sample on the paper's wiring."""
     n, pairs = len(x), unsigned_pairs(Butterfly(len(x)))
     gradient, by_d = np.empty((len(pairs), 4)), np.empty(n)
     work = np.empty((n, 1)), np.empty((n, 1))

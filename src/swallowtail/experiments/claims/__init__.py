@@ -1,9 +1,12 @@
 """What the paper claims in passing, each claim with a number of its own.
 
-Eigenspaces of high dimension make it easier; probes on the sphere or in a cube do well, and probes from a region
-do better there; D wants a smaller learning rate; the inverse comes by inverting D; random products of n lg(n)/2
-Givens rotations are like uniform rotations; a product costs 4n lg n + n MulAdds, tracking 12n lg n + 3n, a quadratic
-form 2n lg n + 2n, and 2n lg n + n parameters are stored.
+- Eigenspaces of high dimension make it easier.
+- Probes on the sphere or in a cube do well, and probes from a region do better there.
+- D wants a smaller learning rate.
+- The inverse comes by inverting D.
+- Random products of n lg(n)/2 Givens rotations are like uniform rotations.
+- A product costs 4n lg n + n MulAdds, tracking 12n lg n + 3n, a quadratic form 2n lg n + 2n; 2n lg n + n parameters
+  are stored.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ class Config:
     rates: tuple[float, ...]
     factors: tuple[float, ...]  # D's rate over Q's
     depths: tuple[int, ...]
-    draws: int  # random rotations a depth
+    draws: int  # random rotations per depth
     count_sizes: tuple[int, ...]
     n: int = 64
     n_large: int = 5

@@ -23,7 +23,7 @@ def findings(rows: list[Row]) -> list[Finding]:
 
 
 NOTES = {
-    "product": "4n lg n + n MulAdds; fast Givens takes two a rotation instead of four",
+    "product": "4n lg n + n MulAdds; fast Givens takes two per rotation instead of four",
     "quadratic form": "2n lg n + 2n",
     "gradient, with its product": "12n lg n + 3n; ours rebuilds activations instead of storing them",
     "numbers stored": "2n lg n + n; an angle stands for a rotation's four coefficients",

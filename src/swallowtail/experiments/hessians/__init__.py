@@ -1,10 +1,10 @@
 """Hessians of objective functions, the third kind of matrix in the paper's abstract.
 
-The paper announces them and prints no number. Here: logistic regression and a small tanh network on scikit-learn's
-digits, trained, then the exact Hessian of the mean loss and its generalised Gauss–Newton matrix, given as products; a
-fit from few products, one from all entries as the yardstick, and c·I + low rank from the same products beside them.
-What such a matrix is for is solving (H + λI) x = g: conjugate gradients with each of them as preconditioner, g the
-gradient on digits not trained on, λ a thousandth of the largest eigenvalue.
+The paper announces them and prints no number. Here logistic regression and a small tanh network are trained on
+scikit-learn's digits. The matrices are the exact Hessian of the mean loss and its generalised Gauss–Newton matrix,
+given as products. We fit from few products, from all entries as the yardstick, and c·I + low rank from the same
+products. Such a matrix is needed to solve (H + λI) x = g, so each fit is also used as a preconditioner of conjugate
+gradients, with g the gradient on digits not trained on and λ a thousandth of the largest eigenvalue.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The number m of training pairs, and what else can be done with as many products Hx.
+"""The number m of training samples, and what else can be done with as many products Hx.
 
-Algorithm 1 learns from m pairs (x, y = Hx); the paper notes that it never needs H, only a way to compute these
+Algorithm 1 learns from m samples (x, y = Hx). The paper notes that it never needs H, only a way to compute these
 products, and leaves open how many are needed.
 
-We learn such an H as Figure 1's from m random pairs, by Algorithm 1 (drawing from the same m until it
-converges), by Algorithm 1 with a fresh pair every step, and by our fit from products, which chooses its own x
-(block Krylov), completes H from them, and chooses pairs of coordinates from the completion. The rival beside
-it is c·I + low rank cut from the same completion, at equal multiply-adds. With n products H is known: what is
-left is the form's own error.
+We learn an H like Figure 1's in three ways: from m random samples by Algorithm 1, which draws from the same m until
+it converges; by Algorithm 1 with a fresh sample every step; and by our fit from products. That fit chooses its own x
+(block Krylov), completes H from the products, and chooses pairs of coordinates from the completion. The rival beside
+it is c·I + low rank cut from the same completion, at equal multiply-adds. With n products H is known: what is left
+is the error of the form itself.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from swallowtail.fitting.methods.sgd import fit_sgd
 from swallowtail.fitting.rivals import factor_rivals
 from swallowtail.metrics import error_angle
 
-TITLE = "The number m of training pairs"
-SAME = "Algorithm 1, m pairs drawn again and again"
-FRESH = "Algorithm 1, every pair used once"
+TITLE = "The number m of training samples"
+SAME = "Algorithm 1, m samples drawn again and again"
+FRESH = "Algorithm 1, every sample used once"
 OURS = "ours, from m products of its own choice"
 RIVAL = "c·I + low rank from the same products, equal multiply-adds"
 
@@ -59,14 +59,14 @@ FULL = Config(first_seed=92014, n_seeds=5)
 
 
 def run(config: Config, path: Path | None = None, progress: bool = True) -> list[Row]:
-    """One task a seed and a number of pairs."""
+    """One task per seed and number of samples."""
     tasks: dict[str, Callable[[], list[Row]]] = {}
     for seed in range(config.first_seed, config.first_seed + config.n_seeds):
         for m in config.m:
             tasks[f"m {m} seed {seed}"] = partial(_learn, config, m, seed)
         tasks[f"fresh seed {seed}"] = partial(_fresh, config, seed)
         tasks[f"products seed {seed}"] = partial(_products, config, seed)
-    return collect(tasks, path, "number of pairs", progress)
+    return collect(tasks, path, "number of samples", progress)
 
 
 def _learn(config: Config, m: int, seed: int) -> list[Row]:
@@ -77,7 +77,7 @@ def _learn(config: Config, m: int, seed: int) -> list[Row]:
 
 
 def _fresh(config: Config, seed: int) -> list[Row]:
-    """The angle of an epoch is one on pairs not seen before: no need to measure it on others."""
+    """The angle of an epoch is one on samples not seen before: no need to measure it on others."""
     H = random_symmetric(config.n, config.n_large, seed)
     size = 2 * config.n
     fit = fit_sgd(H, n_samples=size, fresh=True, epochs=config.fresh // size, seed=seed)
@@ -139,7 +139,7 @@ def plot(rows: list[Row]) -> Figure:
 
 
 def findings(rows: list[Row]) -> list[Finding]:
-    """How many pairs each needs."""
+    """How many samples each needs."""
     same, ours, rival = (_means(rows, method) for method in (SAME, OURS, RIVAL))
     most = max(same)
     end = [row["angle"] for row in rows if row["method"] == SAME and row["m"] == most]
@@ -152,10 +152,10 @@ def findings(rows: list[Row]) -> list[Finding]:
     few = min((m for m in ours if ours[m] <= same[most]), default=max(ours))
     return [
         Finding(
-            f"pairs Algorithm 1 needs (n = {rows[0]['n']}, n_μ = {rows[0]['n_large']})",
+            f"samples Algorithm 1 needs (n = {rows[0]['n']}, n_μ = {rows[0]['n_large']})",
             "not given",
-            f"{enough} pairs come within 1° of the {mean_and_spread(end)} with {most}",
-            f"with {min(same)} pairs it is {np.mean(gap):.0f}° worse on fresh x than on its own",
+            f"{enough} samples come within 1° of the {mean_and_spread(end)} with {most}",
+            f"with {min(same)} samples it is {np.mean(gap):.0f}° worse on fresh x than on its own",
         ),
         Finding(
             "products needed for as good a fit",
