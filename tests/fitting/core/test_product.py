@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from swallowtail.fitting.core.groups import together
 from swallowtail.fitting.core.growth import jacobi_angle, newton_rotations, parallel_jacobi, removal_losses
 from swallowtail.fitting.core.objectives import Objective
 from swallowtail.fitting.core.product import (
@@ -163,7 +164,7 @@ def test_newton_rotations_raise_the_objective_wherever_they_stand(target, at):
     H, (pairs, angles) = covariance(10), random_pairs(10, 15, at)
     M, B = conjugate(H, pairs[:at], angles[:at]), np.eye(10)
     rotate_rows(B, pairs[at:], np.cos(angles[at:]), np.sin(angles[at:]), False)
-    more, turns = newton_rotations(M, B, 1, 1, 1.0, target, 1e-12)
+    more, turns = newton_rotations(M, B, 1, 1, 1.0, target, 1e-12, *together(10), 10)
 
     def value(theta):
         p = np.concatenate([pairs[:at], more, pairs[at:]])

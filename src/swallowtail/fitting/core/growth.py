@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from swallowtail.fitting.core.groups import join, may_meet
 from swallowtail.fitting.core.product import MATRIX, compiled, half_product, longer, rotate_rows
 
 LONGEST_TURN = 0.5  # radians: beyond it a second-order promise is worth little
@@ -171,6 +172,9 @@ def _newton_turns(
     B: np.ndarray,
     target: int,
     floor: float,
+    label: np.ndarray,
+    count: np.ndarray,
+    size: int,
     weight: np.ndarray,
     partner: np.ndarray,
     turn: np.ndarray,
@@ -184,6 +188,7 @@ def _newton_turns(
     Args:
         M, B: AᵀHA and B, shape (n, n).
         target, floor: as in `parallel_jacobi`.
+        label, count, size: as in `newton_rotations`.
         weight, partner, turn: the answer, shape (n,) each.
     """
     n = len(M)
@@ -207,14 +212,23 @@ def _newton_turns(
             g = 2.0 * (first[i, j] - first[j, i])
             h = 4.0 * (squares[i, j] + squares[j, i] - 2.0 * mixed[i, j]) - 2.0 * (t[i] + t[j])
             h += 2.0 * (M[i, i] * E[j, j] + M[j, j] * E[i, i] - 2.0 * M[i, j] * E[i, j])
-            size = abs(h) + 1e-300
-            if j != i and g * g > weight[i] * size:
-                weight[i], partner[i], turn[i] = g * g / size, j, g / size
+            steepness = abs(h) + 1e-300
+            if j != i and g * g > weight[i] * steepness and may_meet(label, count, i, j, size):
+                weight[i], partner[i], turn[i] = g * g / steepness, j, g / steepness
 
 
 @compiled
 def newton_rotations(
-    M: np.ndarray, B: np.ndarray, n_rotations: int, layers: int, threshold: float, target: int, floor: float
+    M: np.ndarray,
+    B: np.ndarray,
+    n_rotations: int,
+    layers: int,
+    threshold: float,
+    target: int,
+    floor: float,
+    label: np.ndarray,
+    count: np.ndarray,
+    size: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rotations to put between A and B of Q = A·B, layer by layer, by their promise to second order.
 
@@ -224,6 +238,8 @@ def newton_rotations(
         M, B: AᵀHA and B, shape (n, n); M is overwritten.
         layers: at most this many.
         n_rotations, threshold, target, floor: as in `parallel_jacobi`.
+        label, count, size: the group of each coordinate, how many each group has, and the most it may have;
+            shape (n,), (n,). Groups that a rotation brings together are united. `groups.unconfined` allows every pair.
 
     Returns:
         pairs (K, 2) and angles (K,), K ≤ n_rotations.
@@ -234,14 +250,14 @@ def newton_rotations(
     weight, partner, turn = np.empty(n), np.empty(n, np.int64), np.empty(n)
     k = 0
     for _ in range(layers):
-        _newton_turns(M, B, target, floor, weight, partner, turn)
+        _newton_turns(M, B, target, floor, label, count, size, weight, partner, turn)
         lo, free, order = k, np.ones(n, np.bool_), np.argsort(-weight)
         least = threshold * weight[order[0]]
         for i in order:
             j = partner[i]
             if k == n_rotations or weight[i] < least or weight[i] <= 0.0:
                 break
-            if free[i] and free[j]:
+            if free[i] and free[j] and join(label, count, i, j, size):
                 free[i] = free[j] = False
                 pairs[k, 0], pairs[k, 1] = i, j
                 angles[k] = max(-LONGEST_TURN, min(LONGEST_TURN, turn[i]))

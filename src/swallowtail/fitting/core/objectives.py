@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from swallowtail.fitting.core.groups import together
 from swallowtail.fitting.core.growth import newton_rotations, parallel_jacobi, removal_losses
 from swallowtail.fitting.core.lbfgs import MEMORY, evaluate, lbfgs
 from swallowtail.fitting.core.product import (
@@ -115,7 +116,7 @@ class Smooth:
         return x, f
 
 
-def _place(n_rotations: int, generator: np.random.Generator) -> int:
+def place(n_rotations: int, generator: np.random.Generator) -> int:
     """Where to put new rotations: before all, behind all, or anywhere, each as often."""
     return int(generator.choice([0, n_rotations, int(generator.integers(n_rotations + 1))]))
 
@@ -165,12 +166,13 @@ class Objective(Smooth):
         generator: np.random.Generator,
     ) -> tuple[np.ndarray, np.ndarray]:
         # Anywhere in Q, not at its end alone: worth 0.7° to 2.2° at n = 64.
-        at = _place(len(pairs), generator)
+        at = place(len(pairs), generator)
         if at < len(pairs):
             M, B = self.residual(pairs[:at], angles[:at]), np.eye(self.n)
             rotate_rows(B, pairs[at:], np.cos(angles[at:]), np.sin(angles[at:]), False)
             layers = max(1, int(NEWTON_SHARE * len(pairs) / self.n**2))
-            more, by = newton_rotations(M, B, count, layers, threshold, self.target, self.floor)
+            everywhere = (*together(self.n), self.n)
+            more, by = newton_rotations(M, B, count, layers, threshold, self.target, self.floor, *everywhere)
             pairs = np.concatenate([pairs[:at], more, pairs[at:]])
             angles, count = np.concatenate([angles[:at], by, angles[at:]]), count - len(by)
         if count > 0:
@@ -224,7 +226,7 @@ class Alignment(Smooth):
     ) -> tuple[np.ndarray, np.ndarray]:
         # With Q = A·B and C = AᵀRBᵀ, tr(QᵀR) = tr C: rotations chosen on C may stand between A and B, anywhere.
         # At n = 64 that is worth 2.5° against the end alone.
-        at = _place(len(pairs), generator)
+        at = place(len(pairs), generator)
         C = np.ascontiguousarray(self.residual(pairs[:at], angles[:at]).T)
         rotate_rows(C, pairs[at:], np.cos(angles[at:]), np.sin(angles[at:]), False)
         more, by = self.grow(np.ascontiguousarray(C.T), count, threshold)

@@ -1,0 +1,96 @@
+"""The fit in rounds of groups: exact cases, its promises about groups, interruption, and quality on fixed seeds."""
+
+import numpy as np
+import pytest
+from scipy.linalg import block_diag
+
+from swallowtail import Grouped, random_symmetric
+from swallowtail.fitting.core.product import conjugate
+from swallowtail.fitting.core.records import Stop
+from swallowtail.fitting.methods.grouped import fit_grouped, in_rounds
+from swallowtail.fitting.methods.pairs import fit_pairs
+
+
+def relative_error(H, fit):
+    dense = conjugate(np.diag(fit.eigenvalues), fit.wiring.pairs[::-1].copy(), -fit.angles[::-1])
+    return np.linalg.norm(H - dense) / np.linalg.norm(H)
+
+
+def synthetic(n, n_large, seed):
+    return np.asarray(random_symmetric(n, n_large, seed=seed))
+
+
+@pytest.mark.parametrize("H", [np.zeros((3, 3)), np.diag([3.0, -1.0, 2.0]), np.array([[2.5]])])
+@pytest.mark.parametrize("target", ["matrix", "likelihood"])
+def test_a_diagonal_matrix_needs_no_rotations(H, target):
+    fit = fit_grouped(H, 5, target=target)
+    assert fit.wiring.n_rotations == 0
+    assert np.allclose(fit.eigenvalues, np.diagonal(H))
+
+
+def test_small_blocks_are_exact():
+    H = block_diag(*(synthetic(3, 1, seed) for seed in range(4)))
+    fit = fit_grouped(H, 60, size=3, n_rounds=2)
+    assert relative_error(H, fit) < 1e-7
+
+
+@pytest.mark.parametrize("target", ["matrix", "likelihood"])
+@pytest.mark.parametrize(("size", "n_rounds"), [(2, 4), (8, 4), (16, 8)])
+def test_groups_and_budget_are_kept(size, n_rounds, target):
+    H = synthetic(32, 8, seed=1)
+    fit = fit_grouped(H, 80, size=size, n_rounds=n_rounds, target=target, cycles=6)
+    assert isinstance(fit.wiring, Grouped)
+    assert fit.wiring.size <= size
+    assert fit.wiring.n_rotations <= 80
+    values = [value for _, _, value in fit.history]
+    assert values == sorted(values, reverse=True)
+    d = np.diagonal(conjugate(H, fit.wiring.pairs, fit.angles))
+    assert np.allclose(d, fit.eigenvalues, atol=1e-12)
+    value = 1 - (d**2).sum() / (H**2).sum() if target == "matrix" else None
+    assert value is None or np.isclose(values[-1], value, rtol=1e-9)
+
+
+def test_the_same_seed_gives_the_same_answer():
+    H = synthetic(32, 8, seed=2)
+    first, second, other = (fit_grouped(H, 60, size=8, n_rounds=6, cycles=8, seed=s) for s in (3, 3, 4))
+    assert first.wiring == second.wiring
+    assert np.array_equal(first.angles, second.angles)
+    assert other.wiring != first.wiring
+
+
+def test_cycles_help():
+    H = synthetic(48, 12, seed=5)
+    without, with_cycles = (fit_grouped(H, 120, size=16, cycles=c) for c in (0, 40))
+    assert relative_error(H, with_cycles) < 0.97 * relative_error(H, without)
+
+
+@pytest.mark.parametrize("stage", ["grow", "polish", "cycle"])
+def test_a_stop_keeps_the_best_so_far(stage):
+    H, seen = synthetic(24, 6, seed=3), []
+
+    def stop(now, k, value):
+        seen.append(value)
+        if now == stage:
+            raise Stop
+
+    fit = fit_grouped(H, 50, size=8, cycles=5, callback=stop)
+    assert np.isclose(relative_error(H, fit) ** 2, min(seen), rtol=1e-9)
+
+
+def test_a_sequence_in_rounds_is_the_same_product():
+    H = synthetic(20, 5, seed=4)
+    free = fit_pairs(H, 50, cycles=0)
+    wiring, angles = in_rounds(20, free.wiring.pairs, free.angles, 6)
+    assert wiring.size <= 6
+    assert np.allclose(conjugate(H, wiring.pairs, angles), conjugate(H, free.wiring.pairs, free.angles))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_large", [5, 32, 64])
+def test_groups_cost_no_accuracy(n_large):
+    """Within 3 % of free pairs on the mean of a few matrices."""
+    ratios = []
+    for seed in (1, 2, 3, 4):
+        H = synthetic(64, n_large, seed)
+        ratios.append(relative_error(H, fit_grouped(H, 192)) / relative_error(H, fit_pairs(H, 192)))
+    assert np.mean(ratios) < 1.03
