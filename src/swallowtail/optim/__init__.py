@@ -1,8 +1,10 @@
-"""Optimisers: the paper's Algorithm 2, and what it was reaching for."""
+"""Optimisers: the paper's Algorithm 2 (`GivensNewton`), and what it leads to.
 
-from swallowtail.optim.adam.optimizer import GivensAdam
-from swallowtail.optim.lbfgs import GivensLBFGS
+`GivensLBFGS` and `minimize_givens` are for deterministic problems, `GivensAdam` for stochastic ones.
+"""
+
+from swallowtail.optim.adam import GivensAdam
+from swallowtail.optim.lbfgs import GivensLBFGS, minimize_givens
 from swallowtail.optim.newton import GivensNewton
-from swallowtail.optim.scipy_method import minimize_givens
 
 __all__ = ["GivensAdam", "GivensLBFGS", "GivensNewton", "minimize_givens"]

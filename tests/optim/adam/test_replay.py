@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from swallowtail.optim.adam import replay as _replay
+from swallowtail.optim.adam import replay as adam_replay
 from swallowtail.optim.adam.replay import Replay
 
 
@@ -56,7 +56,7 @@ def test_the_second_call_records_and_others_replay(graphs):
 
 
 def test_few_recordings_are_kept_and_many_are_not_made(graphs, monkeypatch):
-    monkeypatch.setattr(_replay, "MOST", 2)
+    monkeypatch.setattr(adam_replay, "MOST_KEPT", 2)
     replay = Replay()
     for key in "ababacc":  # c in place of b, which was used longest ago
         replay(key, lambda: None)
@@ -64,10 +64,10 @@ def test_few_recordings_are_kept_and_many_are_not_made(graphs, monkeypatch):
     assert [graph.replays for graph in graphs] == [3, 1, 1]
     replay("b", lambda: None)
     assert len(graphs) == 4
-    for key in range(10 * _replay.PATIENCE):
+    for key in range(10 * adam_replay.MOST_MADE):
         for _ in range(2):
             replay(key, lambda: None)
-    assert len(graphs) == _replay.PATIENCE
+    assert len(graphs) == adam_replay.MOST_MADE
 
 
 def test_what_cannot_be_recorded_is_run(graphs, monkeypatch):

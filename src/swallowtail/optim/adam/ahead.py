@@ -1,104 +1,116 @@
 """Steps that are launched without waiting for the one before.
 
-Whether a gradient was usable is known on the device first. Waiting for the answer would leave a GPU idle while Python
-prepares what comes next, for as long as the step itself takes; so kernels look at the answer themselves and leave
-everything as it was where it is no, and the host hears of it one step later. Until then its counters may be one too
-high: it sends the numbers of a step for both cases, and the device takes those that are right.
+Waiting to hear whether a step was taken would leave a GPU idle while Python prepares the next one, for as long as the
+step itself takes. So the device decides (`mailbox`), and the host corrects its counters one step later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable
 
 import torch
 from torch import Tensor
 
-from swallowtail.optim.adam.state import Stack, State
-from swallowtail.optim.base import BAD_GRADIENT, BAD_PARAMETER, warn_skipped
+from swallowtail.optim.adam.bases import KeptBases
+from swallowtail.optim.adam.fit import has_pairs
+from swallowtail.optim.adam.gpu import gpu_for
+from swallowtail.optim.adam.mailbox import Mailbox, Pending
+from swallowtail.optim.adam.replay import Replay
+from swallowtail.optim.adam.state import Stack, State, params_of, states_of
+from swallowtail.optim.adam.step import launch_step
+from swallowtail.optim.gradients import BAD_GRADIENT, BAD_PARAMETER, dense_gradient, usable, warn_skipped
+
+# Entries. A recording keeps a copy of the parameters, and what a step needs, for as long as it lives; with more
+# entries the work outweighs the launches anyway.
+RECORDED_UP_TO = 1 << 28
 
 
-class Ahead:
-    """What host and device tell each other about ``n_stacks`` stacks; buffers take turns, for two steps at a time."""
-
-    def __init__(self, n_stacks: int, device: torch.device) -> None:
-        self._flags = torch.ones(2, dtype=torch.bool, device=device)
-        self._rows = torch.ones(n_stacks, 2, 8, dtype=torch.float64, device=device)
-        self._sent = torch.ones(2, n_stacks, 2, 8, dtype=torch.float64).pin_memory()
-        self._heard = torch.ones(2, 2, dtype=torch.bool).pin_memory()
-        self._turn = 0
-
-    def send(self, stacks: Sequence[Stack]) -> None:
-        """The numbers of the next step, and of the same step if the last one turns out not to count."""
-        rows = [[stack.numbers[:7], stack.numbers_of(max(1, stack.t - 1))[:7]] for stack in stacks]
-        self._sent[self._turn, ..., :7] = torch.tensor(rows, dtype=torch.float64)
-        self._rows.copy_(self._sent[self._turn], non_blocking=True)
-
-    def rows(self, usable: Tensor) -> Sequence[Tensor]:
-        """On the device: each stack's row as `Numbers.row` describes it."""
-        rows = torch.where(self._flags[0], self._rows[:, 0], self._rows[:, 1])
-        rows[:, 7] = usable
-        return rows.unbind()
-
-    def report(self, usable: Tensor, taken: Tensor) -> None:
-        """On the device: what came of the step."""
-        torch.stack([usable, taken], out=self._flags)
-
-    def fetch(self, states: list[State]) -> Pending:
-        """Ask for the report of the step launched last."""
-        heard = self._heard[self._turn]
-        heard.copy_(self._flags, non_blocking=True)
-        self._turn = 1 - self._turn
-        event = torch.cuda.Event()
-        event.record()
-        return Pending(self, states, heard, event)
-
-    def settled(self) -> None:
-        """The host has heard everything: its counters are right."""
-        self._flags.fill_(True)
+def places_of(params: list[Tensor], state_of: dict[Tensor, State]) -> Hashable | None:
+    """Where the tensors lie that a step reads; None where it cannot be launched without waiting."""
+    places: list[Hashable] = []
+    for p in params:
+        state = state_of.get(p)
+        # A first step is like no other, and pairs are chosen on the CPU.
+        if not state or not p.is_cuda or p.device != params[0].device or has_pairs(state):
+            return None
+        g = dense_gradient(p)
+        kept = (value.data_ptr() for value in state.values())
+        places.append((p.data_ptr(), p.stride(), g.data_ptr(), g.dtype, g.stride(), *kept))
+    return None if gpu_for(params[0]) is None else tuple(places)
 
 
-class Pending(NamedTuple):
-    """A step whose outcome is not known yet."""
-
-    ahead: Ahead
-    states: list[State]
-    flags: Tensor  # pinned; what `Ahead.report` was told, once the event has come
-    event: torch.cuda.Event
-
-
-class UnderWay:
-    """The steps that were launched and not yet heard of: two while one is being launched, else one at most."""
+class StepsAhead:
+    """Launches steps. Two are under way while one is being launched; else one at most."""
 
     def __init__(self) -> None:
-        self._aheads: dict[tuple[int, torch.device], Ahead] = {}
+        self.replay = Replay()
+        self._mailboxes: dict[tuple[int, torch.device], Mailbox] = {}
         self._pending: list[Pending] = []
+        # of the last step: where its tensors lie, and its stacks
+        self._places: Hashable = None
+        self._stacks: list[Stack] = []
 
-    def ahead(self, n_stacks: int, device: torch.device) -> Ahead:
-        """For steps of so many stacks there; the same as last time, since recorded steps read what it holds."""
-        if (n_stacks, device) not in self._aheads:
-            self._aheads[n_stacks, device] = Ahead(n_stacks, device)
-        return self._aheads[n_stacks, device]
+    def step(
+        self,
+        gradients: list[Tensor],
+        places: Hashable,
+        make_stacks: Callable[[], list[Stack]],
+        kept_bases: KeptBases,
+    ) -> None:
+        """Launch a step, then hear what came of the last one."""
+        if places != self._places:
+            self.settle()
+            self._places, self._stacks = places, make_stacks()
+        stacks = self._stacks
+        for stack in stacks:
+            stack.begin_step()
+        if any(stack.refit for stack in stacks):
+            # The counters decide on this, so they must be right; and kernels that fit do not look at the gradients.
+            self.settle()
+            if not usable(gradients):
+                return
+            for stack in stacks:
+                stack.begin_step()
+        mailbox = self._mailbox(len(stacks), gradients[0].device)
+        mailbox.send(stacks)
+        if sum(map(torch.numel, gradients)) > RECORDED_UP_TO:
+            launch_step(stacks, gradients, kept_bases, mailbox)
+        else:
+            key = (places, id(mailbox), *(stack.launch_constants for stack in stacks))
+            self.replay(key, lambda: launch_step(stacks, gradients, kept_bases, mailbox))
+        torch.autograd.graph.increment_version(params_of(stacks))  # replaying does not
+        self._launched(mailbox, states_of(stacks))
 
-    def add(self, ahead: Ahead, states: list[State]) -> None:
-        """A step of these states has been launched; hear of the one before."""
+    def settle(self) -> None:
+        """Wait for all steps."""
+        while self._pending:
+            step = self._pending.pop(0)
+            step.mailbox.settled()
+            self._hear(step)
+
+    def end(self) -> None:
+        """Wait for all steps; the next one is not like the last."""
+        self.settle()
+        self._places, self._stacks = None, []
+
+    def _mailbox(self, n_stacks: int, device: torch.device) -> Mailbox:
+        """The same as last time, since recorded steps read what it holds."""
+        if (n_stacks, device) not in self._mailboxes:
+            self._mailboxes[n_stacks, device] = Mailbox(n_stacks, device)
+        return self._mailboxes[n_stacks, device]
+
+    def _launched(self, mailbox: Mailbox, states: list[State]) -> None:
+        """Count a step that has been launched; hear of the one before."""
         for state in states:
             state["step"] += 1
-        self._pending.append(ahead.fetch(states))
+        self._pending.append(mailbox.fetch(states))
         if len(self._pending) > 1:
             self._hear(self._pending.pop(0))
 
-    def settle(self) -> None:
-        """Wait for all."""
-        while self._pending:
-            step = self._pending.pop(0)
-            step.ahead.settled()
-            self._hear(step)
-
     def _hear(self, step: Pending) -> None:
         step.event.synchronize()
-        usable, taken = step.flags.tolist()
-        for state in step.states if not usable else ():
+        was_usable, taken = step.flags.tolist()
+        for state in step.states if not was_usable else ():
             state["step"] -= 1
         if not taken:
-            warn_skipped(BAD_PARAMETER if usable else BAD_GRADIENT)
+            warn_skipped(BAD_PARAMETER if was_usable else BAD_GRADIENT)

@@ -1,8 +1,8 @@
 """Recording what a step asks of a GPU, to ask for it again in one call.
 
-A step is some dozens of launches a matrix, and Python takes longer over them than the GPU over the work. A CUDA graph
-holds all of them; it reads and writes where it did when it was recorded, so it serves only while the same tensors
-lie at the same addresses: optimiser state and parameters do, and gradients mostly get the memory they had before.
+A step is some dozens of launches per matrix, and Python takes longer over them than the GPU over the work. A CUDA
+graph holds all of them. It reads and writes where it did when it was recorded, so it serves only while the same
+tensors lie at the same addresses. Optimiser state and parameters do; gradients mostly get the memory they had before.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from swallowtail.optim.base import warn_user
+from swallowtail.optim.gradients import warn_user
 
-MOST = 8  # recordings kept: of a step and of a refresh, for a few sets of addresses
-PATIENCE = 64  # recordings in all; addresses that change this often are not going to settle
+MOST_KEPT = 8  # recordings: of a step and of a refit, for a few sets of addresses
+MOST_MADE = 64  # recordings in all; addresses that change this often are not going to settle
 
 
 class Replay:
@@ -25,10 +25,10 @@ class Replay:
     def __init__(self) -> None:
         self._recorded: OrderedDict[Hashable, torch.cuda.CUDAGraph] = OrderedDict()
         self._seen: set[Hashable] = set()
-        self._left = PATIENCE
-        # Shared: what recordings need only while they run takes room once, for as long as there are any.
+        self._left = MOST_MADE
+        # Shared, so that the scratch memory of all recordings is allocated once; it lives as long as they do.
         self._pool: Any = None
-        # Of the device they are made on; torch's own is of the first one that recorded.
+        # On the current device; torch's own stays on the device that recorded first.
         self._stream: Any = None
 
     def __call__(self, key: Hashable, run: Callable[[], None]) -> None:
@@ -37,19 +37,21 @@ class Replay:
         if found is not None:
             self._recorded.move_to_end(key)
             found.replay()
-            return
-        if key not in self._seen or not self._left:
-            if len(self._seen) >= PATIENCE:
+        elif key in self._seen and self._left:
+            self._record(key, run)
+        else:
+            if len(self._seen) >= MOST_MADE:
                 self._seen.clear()
             self._seen.add(key)
             run()
-            return
+
+    def _record(self, key: Hashable, run: Callable[[], None]) -> None:
         self._left -= 1
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         self._stream = self._stream or torch.cuda.Stream()
         graph = torch.cuda.CUDAGraph()
         try:
-            # Threads of others, such as the one that watches NCCL, go on using the device meanwhile.
+            # Thread-local, because other threads, such as NCCL's watchdog, go on using the device meanwhile.
             with torch.cuda.graph(
                 graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
             ):
@@ -59,7 +61,7 @@ class Replay:
             warn_user(f"steps are slower than they could be: not recorded, {error}")
             run()
             return
-        while len(self._recorded) >= MOST:
+        while len(self._recorded) >= MOST_KEPT:
             self._recorded.popitem(last=False)
         self._recorded[key] = graph
         graph.replay()

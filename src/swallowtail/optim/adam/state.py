@@ -1,4 +1,4 @@
-"""Parameters that GivensAdam updates together, the numbers their step depends on, and Adam on lists of tensors."""
+"""GivensAdam's records: a side of a matrix, the numbers of a step, parameters that are updated together."""
 
 from __future__ import annotations
 
@@ -9,41 +9,104 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-State = dict[str, Tensor]
-SIDES = ("left", "right")
+State = dict[str, Tensor]  # of one parameter, as `Optimizer.state` keeps it
+
+
+class Side(NamedTuple):
+    """One side of gradient matrices (m, n), and the keys under which a parameter's state keeps what belongs to it."""
+
+    name: str
+    axis: int  # of the matrix
+
+    @property
+    def angles(self) -> str:
+        return f"{self.name}_angles"
+
+    @property
+    def pairs(self) -> str:
+        return f"{self.name}_pairs"
+
+    @property
+    def offsets(self) -> str:
+        return f"{self.name}_offsets"
+
+    @property
+    def covariance(self) -> str:
+        return f"{self.name}_covariance"
+
+    @property
+    def sketch(self) -> str:
+        return f"{self.name}_sketch"
+
+    @property
+    def start(self) -> str:
+        """The field of `Numbers` that says where this side's sketch begins in a gradient."""
+        return f"{self.name}_start"
+
+
+LEFT, RIGHT = Side("left", 0), Side("right", 1)
+SIDES = (LEFT, RIGHT)
 
 
 class Numbers(NamedTuple):
-    """What changes from step to step, and, where a GPU computes, where kernels find it."""
+    """What changes from step to step. On a GPU the same fields lie in this order in memory: `DeviceNumbers`."""
 
     eps: float  # ε √(1 − β₂ᵗ)
     factor: float  # √(1 − β₂ᵗ) / (1 − β₁ᵗ)
-    lr: float
-    kept: float  # 1 − ηλ
-    slot: int  # of the sketches: where this gradient's columns and rows go
-    left: int  # the first column
-    right: int  # the first row
-    # All of these on the device, and whether they are to be used (1, else 0); shape (8,), float64.
-    row: Tensor | None = None
+    lr: float  # η
+    kept: float  # 1 − ηλ, what weight decay leaves of a parameter
+    slot: int  # where this gradient's columns and rows go in the sketches
+    left_start: int  # the first column that goes into the left sketch
+    right_start: int  # the first row that goes into the right sketch
+    used: int = 1  # 0: the gradients are not usable, and all state stays as it is
 
     @classmethod
-    def of(cls, state: State, t: int, sizes: tuple[int, int] | None, group: dict[str, Any]) -> Numbers:
-        """Those of step ``t``, counted from 1, of a matrix with this state and these sides (None: no matrix)."""
+    def of_step(cls, t: int, state: State, sizes: tuple[int, int] | None, group: dict[str, Any]) -> Numbers:
+        """The numbers of step ``t``, counted from 1, for matrices of these sizes (None: no matrix)."""
         beta1, beta2 = (float(beta) for beta in group["betas"])
         root, lr = (1 - beta2**t) ** 0.5, float(group["lr"])
         slot, starts = 0, [0, 0]
-        for index, other in enumerate((sizes or ())[::-1]):
-            record = state.get(f"{SIDES[index]}_sketch")
-            if record is not None:
-                # Every so many-th column (row), another set each step: all of them come round, and no random
+        for side, other in zip(SIDES, (sizes or ())[::-1], strict=False):
+            sketch = state.get(side.sketch)
+            if sketch is not None:
+                # Equally spaced columns (rows), another set each step, so that all of them get their turn. No random
                 # numbers are needed, so processes agree and a resumed run repeats itself.
-                slots, columns = record.shape[:2]
-                slot, starts[index] = (t - 1) % slots, t % (other - other // columns * (columns - 1))
+                slots, columns = sketch.shape[:2]
+                slot, starts[side.axis] = (t - 1) % slots, t % (other - other // columns * (columns - 1))
         factor, kept = root / (1 - beta1**t), 1 - lr * group["weight_decay"]
-        return cls(group["eps"] * root, factor, lr, kept, slot, starts[0], starts[1])
+        return cls(group["eps"] * root, factor, lr, kept, slot, *starts)
 
 
-NONE = Numbers(0.0, 0.0, 0.0, 0.0, 0, 0, 0)
+@dataclass(frozen=True)
+class DeviceNumbers:
+    """`Numbers` in a GPU's memory: a recorded step reads new numbers there each time it is replayed."""
+
+    row: Tensor  # the fields of `Numbers` in their order, shape (8,), float64
+
+    @staticmethod
+    def index(name: str) -> int:
+        """Where a field lies in the row."""
+        return Numbers._fields.index(name)
+
+    @property
+    def eps(self) -> Tensor:
+        return self.row[self.index("eps")]
+
+    @property
+    def factor(self) -> Tensor:
+        return self.row[self.index("factor")]
+
+    @property
+    def lr(self) -> Tensor:
+        return self.row[self.index("lr")]
+
+    @property
+    def kept(self) -> Tensor:
+        return self.row[self.index("kept")]
+
+    def assign(self, target: Tensor, value: Tensor) -> None:
+        """Target ← value, if the numbers are used; the host does not know and does not wait to hear."""
+        target.copy_(torch.where(self.row[self.index("used")] > 0, value, target))
 
 
 @dataclass(eq=False)
@@ -51,19 +114,20 @@ class Stack:
     """Parameters that are updated together."""
 
     group: dict[str, Any]
-    sizes: tuple[int, int] | None  # of the matrices they are treated as; None: vectors
+    sizes: tuple[int, int] | None  # (m, n) of the matrices they are treated as; None: vectors
     params: list[Tensor] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
     t: int = 0  # which step this is, from 1
-    numbers: Numbers = NONE
+    numbers: Numbers = field(init=False)  # of step t
+    on_device: DeviceNumbers | None = None  # the same, where a GPU computes
 
-    def count(self) -> None:
-        """Make this the next step."""
+    def begin_step(self) -> None:
+        """Go on to the step after those that the state has counted."""
         self.t = int(self.states[0]["step"]) + 1
-        self.numbers = self.numbers_of(self.t)
+        self.numbers, self.on_device = self.numbers_of(self.t), None
 
     def numbers_of(self, t: int) -> Numbers:
-        return Numbers.of(self.states[0], t, self.sizes, self.group)
+        return Numbers.of_step(t, self.states[0], self.sizes, self.group)
 
     @property
     def refit(self) -> bool:
@@ -76,51 +140,29 @@ class Stack:
         return float(beta1), float(beta2)
 
     @property
-    def constants(self) -> tuple[Hashable, ...]:
-        """What launches are made with, besides tensors: who is stacked, and numbers."""
-        members = tuple(map(id, self.params))
-        return members, self.refit, self.betas, self.group["maximize"], self.group["statistics_decay"]
+    def members(self) -> tuple[int, ...]:
+        """Which parameters these are, as a key."""
+        return tuple(map(id, self.params))
+
+    @property
+    def launch_constants(self) -> Hashable:
+        """What kernels are launched with besides tensors; a recording serves only while it stays the same."""
+        return self.members, self.refit, self.betas, self.group["maximize"], self.group["statistics_decay"]
 
     def gradients(self) -> list[Tensor]:
-        """Downhill, in the dtype of the moments."""
+        """Uphill directions of what is minimised, in the dtype of the moments."""
         dtype = self.states[0]["exp_avg"].dtype
         gradients = [p.grad.to(dtype) for p in self.params if p.grad is not None]
         return [-g for g in gradients] if self.group["maximize"] else gradients
 
     def moments(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Adam's first and second moments."""
         return [s["exp_avg"] for s in self.states], [s["exp_avg_sq"] for s in self.states]
 
 
-def adam(stack: Stack, gradients: list[Tensor]) -> list[Tensor]:
-    """Adam's direction m̂ / (√v̂ + ε) after moving m and v on in place; all tensors at once.
-
-    It is m/(1 − β₁ᵗ) / (√(v/(1 − β₂ᵗ)) + ε), with the corrections taken out as numbers.
-    """
-    (first, second), (beta1, beta2) = stack.moments(), stack.betas
-    if stack.numbers.row is not None:
-        return _adam_on_device(stack, stack.numbers.row, gradients)
-    torch._foreach_lerp_(first, gradients, 1 - beta1)
-    torch._foreach_mul_(second, beta2)
-    torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
-    below = torch._foreach_sqrt(second)
-    torch._foreach_add_(below, stack.numbers.eps)
-    update = torch._foreach_div(first, below)
-    torch._foreach_mul_(update, stack.numbers.factor)
-    return list(update)
+def params_of(stacks: list[Stack]) -> list[Tensor]:
+    return [p for stack in stacks for p in stack.params]
 
 
-def _adam_on_device(stack: Stack, row: Tensor, gradients: list[Tensor]) -> list[Tensor]:
-    """The same with numbers that are on the device; foreach functions would fetch them, and wait."""
-    beta1, beta2 = stack.betas
-    eps, factor = row[0], row[1]
-    update = []
-    for g, m, v in zip(gradients, *stack.moments(), strict=True):
-        set_if(row, m, torch.lerp(m, g, 1 - beta1))
-        set_if(row, v, beta2 * v + (1 - beta2) * g * g)
-        update.append(m / (v.sqrt() + eps) * factor)
-    return update
-
-
-def set_if(row: Tensor, target: Tensor, value: Tensor) -> None:
-    """target ← value if the row is to be used."""
-    target.copy_(torch.where(row[7] > 0, value, target))
+def states_of(stacks: list[Stack]) -> list[State]:
+    return [state for stack in stacks for state in stack.states]

@@ -1,88 +1,162 @@
-"""One step of GivensAdam on its stacks, and the bases that it keeps for them."""
+"""One step of GivensAdam: the update as a function, on all stacks, taken now or launched for the device to decide."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from swallowtail.optim.adam.bases import Bases, carry_over, has_pairs, observe, refit, stacked
-from swallowtail.optim.adam.state import Stack, adam
+from swallowtail.optim.adam.bases import Bases, KeptBases, stacked
+from swallowtail.optim.adam.gpu import gpu_for
+from swallowtail.optim.adam.mailbox import Mailbox
+from swallowtail.optim.adam.state import DeviceNumbers, Numbers, Stack, params_of, states_of
+from swallowtail.optim.adam.statistics import observe
+from swallowtail.optim.gradients import BAD_PARAMETER, largest_norm, norm_limit, warn_skipped
 
 
-class Updates:
-    """What parameters become, and the bases they are looked at in, which last from one fit to the next.
-
-    ``on_replacement`` is called when tensors that earlier updates read are no longer those that later ones will.
-    """
-
-    def __init__(self, on_replacement: Callable[[], None]) -> None:
-        self._bases: dict[tuple[int, ...], Bases] = {}
-        self._on_replacement = on_replacement
-
-    def all(self, stacks: list[Stack]) -> list[Tensor]:
-        """What all parameters become; their state moves on."""
-        new: list[Tensor] = []
-        for stack in stacks:
-            G, bases = stack.gradients(), None
-            if stack.sizes is not None:
-                matrices = stacked([g.reshape(stack.sizes) for g in G])
-                observe(stack.states, matrices, stack.numbers, stack.group)
-                bases = self._refitted(stack) if stack.refit else self._bases_of(stack)
-                G = list(matrices.unbind())
-            new += _updated(stack, G, bases)
-        return new
-
-    def _refitted(self, stack: Stack) -> Bases:
-        """New bases; the moments are carried over."""
-        assert stack.sizes is not None
-        old = None if stack.t == 1 else self._bases_of(stack)
-        refit(stack.states, stack.sizes, stack.group)
-        new = Bases(stack.states, stack.sizes, stack.group["depth"])
-        if old is not None:
-            carry_over(old, new, stack.states)
-            if stack.numbers.row is not None and not has_pairs(stack.states[0]) and old.could_take(new):
-                old.take(new)  # recorded steps read them where they are
-                new = old
-        key, changed = tuple(map(id, stack.params)), set(map(id, stack.params))
-        # Also where these tensors were stacked with others, their bases are of yesterday.
-        outdated = [k for k in self._bases if k != key and not changed.isdisjoint(k)]
-        for other in outdated:
-            del self._bases[other]
-        if outdated or self._bases.get(key) is not new:
-            self._on_replacement()
-        self._bases[key] = new
-        return new
-
-    def _bases_of(self, stack: Stack) -> Bases:
-        assert stack.sizes is not None
-        key = tuple(map(id, stack.params))
-        if key not in self._bases:
-            self._bases[key] = Bases(stack.states, stack.sizes, stack.group["depth"])
-            self._on_replacement()
-        return self._bases[key]
-
-
-def _updated(stack: Stack, gradients: list[Tensor], bases: Bases | None) -> list[Tensor]:
-    """What the parameters of a stack become; their moments move on."""
-    row = stack.numbers.row
-    vectors = bases is None and gradients[0].dtype == torch.float32
-    if row is not None and (vectors or (bases is not None and bases.fused is not None)):
-        from swallowtail.optim.adam.gpu import launch as _gpu  # it needs Triton
-
-        step = _gpu.vector_step if bases is None else bases.fused.step
-        return [
-            step(G, p.detach(), m, v, *stack.betas, row)
-            for G, p, m, v in zip(gradients, stack.params, *stack.moments(), strict=True)
-        ]
-    if bases is None:
-        update = adam(stack, gradients)
+def step_now(stacks: list[Stack], kept_bases: KeptBases) -> None:
+    """Take a step with usable gradients; parameters that would not stay finite are not written."""
+    for stack in stacks:
+        stack.begin_step()
+        moments = stack.states[0]["exp_avg"]
+        if gpu_for(moments) is not None:
+            row = torch.tensor(stack.numbers, dtype=torch.float64, device=moments.device)
+            stack.on_device = DeviceNumbers(row)
+    new = new_parameters(stacks, kept_bases)
+    for state in states_of(stacks):
+        state["step"] += 1
+    if float(largest_norm(new)) < norm_limit(new):
+        torch._foreach_copy_(params_of(stacks), new)
     else:
-        update = adam(stack, list(bases.into(stacked(gradients)).unbind()))
-        update = list(bases.back(stacked(update)).unbind())
-    pairs = [(p, u.reshape(p.shape)) for p, u in zip(stack.params, update, strict=True)]
-    if row is None:
-        lr, kept = stack.numbers.lr, stack.numbers.kept
-        return [torch.add(p.to(u.dtype) * kept, u, alpha=-lr).to(p.dtype) for p, u in pairs]
-    return [(p.to(u.dtype) * row[3] - u * row[2]).to(p.dtype) for p, u in pairs]
+        warn_skipped(BAD_PARAMETER)
+
+
+def launch_step(
+    stacks: list[Stack], gradients: list[Tensor], kept_bases: KeptBases, mailbox: Mailbox
+) -> None:
+    """A whole step on the device, which alone knows whether it is taken."""
+    usable = largest_norm(gradients) < norm_limit(gradients)
+    for stack, numbers in zip(stacks, mailbox.numbers(usable), strict=True):
+        stack.on_device = numbers
+    new = new_parameters(stacks, kept_bases)
+    taken = usable & (largest_norm(new) < norm_limit(new))
+    for p, value in zip(params_of(stacks), new, strict=True):
+        torch.where(taken, value, p, out=p.detach())
+    mailbox.report(usable, taken)
+
+
+def new_parameters(stacks: list[Stack], kept_bases: KeptBases) -> list[Tensor]:
+    """What all parameters become; statistics, bases and moments move on."""
+    new: list[Tensor] = []
+    for stack in stacks:
+        gradients, bases = stack.gradients(), None
+        if stack.sizes is not None:
+            G = stacked([g.reshape(stack.sizes) for g in gradients])  # shape: (B, m, n)
+            observe(stack, G)
+            gradients, bases = list(G.unbind()), kept_bases.of(stack)
+        beta1, beta2 = stack.betas
+        new += adam_update(
+            stack.params, gradients, *stack.moments(), bases,
+            beta1=beta1, beta2=beta2, numbers=stack.numbers, on_device=stack.on_device,
+        )  # fmt: skip
+    return new
+
+
+def adam_update(
+    params: list[Tensor],
+    gradients: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    bases: Bases | None,
+    *,
+    beta1: float,
+    beta2: float,
+    numbers: Numbers,
+    on_device: DeviceNumbers | None,
+) -> list[Tensor]:
+    """What parameters become: kept · W − lr · Q_L Adam(Q_Lᵀ G Q_R) Q_Rᵀ; the moments move on in place.
+
+    Args:
+        params: of any shape.
+        gradients: matrices (m, n); without bases, shaped as the parameters.
+        exp_avgs, exp_avg_sqs: moments, in the bases, (n, m); without bases, shaped as the parameters.
+        bases: None for Q = I.
+        beta1, beta2: the decays of the moments.
+        numbers: the rest of the hyper-parameters, with the corrections of step t.
+        on_device: the same in a GPU's memory. If given, it is used instead of ``numbers``.
+    """
+    moments = exp_avgs, exp_avg_sqs
+    if on_device is not None:
+        fused_step = _fused_step(gradients[0], bases)
+        if fused_step is not None:
+            return [
+                fused_step(G, p.detach(), m, v, on_device, beta1=beta1, beta2=beta2)
+                for G, p, m, v in zip(gradients, params, *moments, strict=True)
+            ]
+    Z = gradients if bases is None else list(bases.to_basis(stacked(gradients)).unbind())
+    if on_device is None:
+        eps, factor = numbers.eps, numbers.factor
+        update = _adam(Z, *moments, beta1=beta1, beta2=beta2, eps=eps, factor=factor)
+    else:
+        update = _adam_on_device(Z, *moments, on_device, beta1=beta1, beta2=beta2)
+    if bases is not None:
+        update = list(bases.from_basis(stacked(update)).unbind())
+    new = []
+    for p, u in zip(params, update, strict=True):
+        wide, u = p.to(u.dtype), u.reshape(p.shape)
+        if on_device is None:
+            value = torch.add(wide * numbers.kept, u, alpha=-numbers.lr)
+        else:
+            value = wide * on_device.kept - u * on_device.lr
+        new.append(value.to(p.dtype))
+    return new
+
+
+def _fused_step(gradient: Tensor, bases: Bases | None) -> Any:
+    """The GPU's own function for the whole update of one parameter; None if there is none."""
+    if bases is not None:
+        return None if bases.fused is None else bases.fused.step
+    return gpu_for(gradient).vector_step if gradient.dtype == torch.float32 else None
+
+
+def _adam(
+    gradients: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    *,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    factor: float,
+) -> list[Tensor]:
+    """Adam's direction m̂ / (√v̂ + ε) after moving m and v on in place; all tensors at once.
+
+    It is m/(1 − β₁ᵗ) / (√(v/(1 − β₂ᵗ)) + ε), with the corrections taken out as numbers.
+    """
+    torch._foreach_lerp_(exp_avgs, gradients, 1 - beta1)
+    torch._foreach_mul_(exp_avg_sqs, beta2)
+    torch._foreach_addcmul_(exp_avg_sqs, gradients, gradients, 1 - beta2)
+    below = torch._foreach_sqrt(exp_avg_sqs)
+    torch._foreach_add_(below, eps)
+    update = torch._foreach_div(exp_avgs, below)
+    torch._foreach_mul_(update, factor)
+    return list(update)
+
+
+def _adam_on_device(
+    gradients: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    numbers: DeviceNumbers,
+    *,
+    beta1: float,
+    beta2: float,
+) -> list[Tensor]:
+    """The same with numbers that are on the device. The foreach functions would wait for them to come to the host."""
+    update = []
+    for g, m, v in zip(gradients, exp_avgs, exp_avg_sqs, strict=True):
+        numbers.assign(m, torch.lerp(m, g, 1 - beta1))
+        numbers.assign(v, beta2 * v + (1 - beta2) * g * g)
+        update.append(m / (v.sqrt() + numbers.eps) * numbers.factor)
+    return update

@@ -1,9 +1,12 @@
-"""Triton kernels of a GivensAdam step: Adam inside a rotation there and back, the last rotation with the
-parameter's update, and some layers of a Jacobi pass. Butterflies that fit one program (n ≤ 4096).
+"""Triton kernels of a GivensAdam step: Adam between two rotations, the last rotation with the parameter's update, and
+some layers of a Jacobi pass. A program holds whole vectors (n ≤ 4096).
 
 The two sides of a matrix lie on different axes. Instead of transposing between them, kernels read TURNED
 input: vector ``row`` at ``coordinate · n_rows + row``. Neighbouring programs read neighbouring rows, so the
 cache joins their accesses.
+
+``numbers_ptr`` is a `DeviceNumbers.row`. What changes from step to step is read from there, so that a recorded launch
+can be replayed.
 """
 
 from __future__ import annotations
@@ -14,6 +17,14 @@ import triton.language as tl
 from swallowtail.kernels.gpu.triton.butterfly import whole_sweep
 from swallowtail.kernels.gpu.triton.groups import direct_group
 from swallowtail.kernels.gpu.triton.tiles import load_tile, store_tile
+from swallowtail.optim.adam.state import DeviceNumbers
+
+EPS = tl.constexpr(DeviceNumbers.index("eps"))
+FACTOR = tl.constexpr(DeviceNumbers.index("factor"))
+LR = tl.constexpr(DeviceNumbers.index("lr"))
+KEPT = tl.constexpr(DeviceNumbers.index("kept"))
+SLOT = tl.constexpr(DeviceNumbers.index("slot"))
+USED = tl.constexpr(DeviceNumbers.index("used"))
 
 
 @triton.jit
@@ -39,8 +50,7 @@ def adam_kernel(
 ):  # fmt: skip
     """y = Q · Adam(Qᵀ x) for vectors on rows; the moments m and s, in the basis, move on in place.
 
-    Adam's direction is factor · m / (√s + eps), with the corrections of its start taken out as numbers. What changes
-    from step to step is read from memory, `_stack.Numbers`, so that a recorded launch can be replayed. The
+    Adam's direction is factor · m / (√s + eps), with the corrections of its first steps taken out as numbers. The
     tables come twice for the reason given in `rotate_kernel`.
     """
     rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -53,14 +63,14 @@ def adam_kernel(
     z = _load(x_ptr, rows, tile, n, n_rows, DTYPE, FIRST, EVEN, GROUPS, BITS, ROWS, TURNED)
     for d in range(DEPTH):
         z = whole_sweep(z, u_ptr + d * SWEEP, v_ptr + d * SWEEP, GROUPS, BITS, 1, ROWS, False, True, False)
-    used = tl.load(numbers_ptr + 7) > 0
+    used = tl.load(numbers_ptr + USED) > 0
     m = load_tile(m_ptr, rows, tile, n, n_rows, DTYPE, TURN, EVEN, GROUPS, BITS, 1, ROWS, 1)
     m = tl.where(used, m + new1 * (z - m), m)
     store_tile(m_ptr, m, rows, tile, n, n_rows, TURN, EVEN, GROUPS, BITS, 1, ROWS, 1)
     s = load_tile(s_ptr, rows, tile, n, n_rows, DTYPE, TURN, EVEN, GROUPS, BITS, 1, ROWS, 1)
     s = tl.where(used, kept2 * s + new2 * z * z, s)
     store_tile(s_ptr, s, rows, tile, n, n_rows, TURN, EVEN, GROUPS, BITS, 1, ROWS, 1)
-    eps, factor = tl.load(numbers_ptr).to(DTYPE), tl.load(numbers_ptr + 1).to(DTYPE)
+    eps, factor = tl.load(numbers_ptr + EPS).to(DTYPE), tl.load(numbers_ptr + FACTOR).to(DTYPE)
     z = factor * m / (tl.sqrt(s) + eps)
     for i in range(DEPTH):
         d = (DEPTH - 1 - i) * SWEEP
@@ -86,7 +96,7 @@ def update_kernel(
         d = (DEPTH - 1 - i) * SWEEP
         z = whole_sweep(z, u_ptr + d, v_ptr + d, GROUPS, BITS, 1, ROWS, True, False, False)
     p = load_tile(p_ptr, rows, tile, n, n_rows, DTYPE, LAST, EVEN, GROUPS, BITS, 1, ROWS, 1)
-    lr, kept = tl.load(numbers_ptr + 2).to(DTYPE), tl.load(numbers_ptr + 3).to(DTYPE)
+    lr, kept = tl.load(numbers_ptr + LR).to(DTYPE), tl.load(numbers_ptr + KEPT).to(DTYPE)
     store_tile(new_ptr, kept * p - lr * z, rows, tile, n, n_rows, LAST, EVEN, GROUPS, BITS, 1, ROWS, 1)
 
 
@@ -126,10 +136,10 @@ def vector_kernel(
     """new = kept · p − lr · Adam(g), entry by entry."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     some = i < n
-    eps, factor = tl.load(numbers_ptr).to(tl.float32), tl.load(numbers_ptr + 1).to(tl.float32)
-    lr, kept = tl.load(numbers_ptr + 2).to(tl.float32), tl.load(numbers_ptr + 3).to(tl.float32)
+    eps, factor = tl.load(numbers_ptr + EPS).to(tl.float32), tl.load(numbers_ptr + FACTOR).to(tl.float32)
+    lr, kept = tl.load(numbers_ptr + LR).to(tl.float32), tl.load(numbers_ptr + KEPT).to(tl.float32)
     g = tl.load(g_ptr + i, mask=some)
-    used = tl.load(numbers_ptr + 7) > 0
+    used = tl.load(numbers_ptr + USED) > 0
     m = tl.load(m_ptr + i, mask=some)
     m = tl.where(used, m + new1 * (g - m), m)
     tl.store(m_ptr + i, m, mask=some)
@@ -145,12 +155,12 @@ def sketch_kernel(
     g_ptr, sketch_ptr, numbers_ptr, start_at, n, columns, every, along, across, BLOCK: tl.constexpr
 ):
     """Columns start, start + every, … of a matrix, n numbers ``along`` apart, to their slot of the sketch."""
-    slot = tl.load(numbers_ptr + 4).to(tl.int64)
+    slot = tl.load(numbers_ptr + SLOT).to(tl.int64)
     start = tl.load(numbers_ptr + start_at).to(tl.int64)
     column = tl.program_id(1)
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     taken = tl.load(g_ptr + (start + column * every) * across + i.to(tl.int64) * along, mask=i < n)
-    written = tl.where(tl.load(numbers_ptr + 7) > 0, n, 0)
+    written = tl.where(tl.load(numbers_ptr + USED) > 0, n, 0)
     tl.store(sketch_ptr + (slot * columns + column) * n + i, taken, mask=i < written)
 
 

@@ -8,6 +8,13 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+LEAST_GROWTH = (
+    0.01  # while φ still falls: the next trial is at least this share of the last interval further …
+)
+MOST_GROWTH = 10  # … and at most this many times as far, so that one poor cubic cannot throw the search away
+MARGIN = 0.1  # of an interval: trials keep this distance from both ends, so that it shrinks
+NARROWEST = 1e-16  # relative width of an interval that float64 cannot divide
+
 
 class Trial(NamedTuple):
     """φ(t) = f(x + t d), its slope there, and the point and gradient themselves."""
@@ -30,21 +37,21 @@ def strong_wolfe(
 ) -> tuple[Trial | None, int]:
     """Find t with φ(t) ≤ φ(0) + c₁ t φ′(0) and |φ′(t)| ≤ c₂ |φ′(0)|.
 
-    A trial that is not finite counts as too long, so overflow costs halvings and nothing else.
+    A trial that is not finite counts as too long, so that overflow only costs some halvings.
 
     Args:
         phi: evaluates a trial.
         start: φ at t = 0, with a negative slope.
         t: the first step length to try.
         c1, c2: of the two conditions.
-        max_evaluations: stop then with the best point that satisfies the first condition.
+        max_evaluations: after this many, stop with the best point that satisfies the first condition.
 
     Returns:
         The trial found, or None if none decreased φ enough; and the number of evaluations.
     """
     search = _Search(phi, start, c1, c2, max_evaluations)
     low = start
-    while search.left():
+    while search.evaluations_left():
         trial = search.evaluate(t)
         if search.too_high(trial) or (low.t > 0 and trial.f >= low.f):
             return search.zoom(low, trial), search.count
@@ -52,8 +59,9 @@ def strong_wolfe(
             return trial, search.count
         if trial.slope >= 0:
             return search.zoom(trial, low), search.count
-        # Still descending: the cubic through both ends says how far, between a little more and ten times as far.
-        t = _cubic_minimum(low, trial, trial.t + 0.01 * (trial.t - low.t), 10 * trial.t, default=2 * trial.t)
+        # Still descending: the cubic through both ends says how far to go on.
+        least = trial.t + LEAST_GROWTH * (trial.t - low.t)
+        t = _cubic_minimum(low, trial, least, MOST_GROWTH * trial.t, default=2 * trial.t)
         low = trial
     return (low if low.t > 0 else None), search.count
 
@@ -65,7 +73,7 @@ class _Search:
         self.phi, self.start, self.c1, self.c2, self.limit = phi, start, c1, c2, limit
         self.count = 0
 
-    def left(self) -> bool:
+    def evaluations_left(self) -> bool:
         return self.count < self.limit
 
     def evaluate(self, t: float) -> Trial:
@@ -81,23 +89,20 @@ class _Search:
         return abs(trial.slope) <= -self.c2 * self.start.slope
 
     def zoom(self, low: Trial, high: Trial) -> Trial | None:
-        """Narrow an interval that holds such a t; ``low`` is the best point known to have decreased enough."""
-        stuck = False
-        while self.left():
+        """Narrow an interval that holds a t as wanted; ``low`` is the best point known to have decreased enough."""
+        was_near = False
+        while self.evaluations_left():
             width = abs(high.t - low.t)
-            if width <= 1e-16 * max(low.t, high.t):
+            if width <= NARROWEST * max(low.t, high.t):
                 break
             left, right = min(low.t, high.t), max(low.t, high.t)
             t = _cubic_minimum(low, high, left, right, default=0.5 * (left + right))
-            # Too near an end twice running: the model is poor here, so bisect.
-            near = min(t - left, right - t) < 0.1 * width
-            t = (
-                0.5 * (left + right)
-                if near and stuck
-                else min(max(t, left + 0.1 * width), right - 0.1 * width)
-            )
-            stuck = near
-            trial = self.evaluate(t)
+            margin = MARGIN * width
+            near = min(t - left, right - t) < margin
+            if near and was_near:  # twice running: the cubic is a poor model here, so bisect
+                t = 0.5 * (left + right)
+            was_near = near
+            trial = self.evaluate(min(max(t, left + margin), right - margin))
             if self.too_high(trial) or trial.f >= low.f:
                 high = trial
             else:
@@ -118,8 +123,8 @@ def _cubic_minimum(a: Trial, b: Trial, lowest: float, highest: float, default: f
     if not square >= 0:
         return default
     d2 = math.copysign(math.sqrt(square), b.t - a.t)
-    below = b.slope - a.slope + 2 * d2
-    if below == 0:
+    denominator = b.slope - a.slope + 2 * d2
+    if denominator == 0:
         return default
-    t = b.t - (b.t - a.t) * (b.slope + d2 - d1) / below
+    t = b.t - (b.t - a.t) * (b.slope + d2 - d1) / denominator
     return min(max(t, lowest), highest) if math.isfinite(t) else default

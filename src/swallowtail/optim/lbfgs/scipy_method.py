@@ -14,10 +14,13 @@ from scipy.optimize import OptimizeResult, OptimizeWarning, approx_fprime
 from scipy.sparse.linalg import LinearOperator
 
 from swallowtail import checks
-from swallowtail.optim.base import number
-from swallowtail.optim.quasi_newton import PRECONDITIONERS, Memory, Settings, direction, minimize, new_memory
+from swallowtail.errors import ArgumentError
+from swallowtail.optim.base import check_number
+from swallowtail.optim.lbfgs.iteration import Point, direction, minimize
+from swallowtail.optim.lbfgs.memory import Memory, new_memory
+from swallowtail.optim.lbfgs.settings import Settings, check_learning
 
-_DIFFERENCE = float(np.sqrt(np.finfo(np.float64).eps))  # of forward differences, SciPy's own choice
+DIFFERENCE = float(np.sqrt(np.finfo(np.float64).eps))  # step of forward differences, SciPy's own choice
 
 
 def minimize_givens(
@@ -50,12 +53,12 @@ def minimize_givens(
 
     Args:
         fun, x0, args, jac, callback, tol: as SciPy describes them. Without ``jac``, forward differences are taken,
-            at n evaluations a gradient. ``hess`` and ``hessp`` are not needed and not used.
+            at n evaluations per gradient. ``hess`` and ``hessp`` are not needed and not used.
         bounds, constraints: not supported.
         maxiter, maxfun: limits on iterations and on evaluations.
-        maxcor: pairs kept.
+        maxcor: samples (s, y) kept.
         gtol: stop when no gradient entry is larger; ``tol`` sets it.
-        ftol: stop when neither x nor the value changed by more.
+        ftol: stop when neither an entry of x nor the value changed by more.
         preconditioner, refresh, damping, gate_decay: as in `GivensLBFGS`.
         disp: print how it ended.
         unknown: options of other methods; a warning, as SciPy's own methods give.
@@ -70,19 +73,19 @@ def minimize_givens(
     if unknown:
         warnings.warn(f"Unknown solver options: {', '.join(sorted(unknown))}", OptimizeWarning, stacklevel=3)
     if bounds is not None or np.size(constraints):
-        raise ValueError(
-            "expected neither bounds nor constraints, got some; try method='L-BFGS-B' or 'SLSQP'"
+        raise ArgumentError(
+            "", "neither bounds nor constraints", "some", "try method='L-BFGS-B' or 'SLSQP' for these"
         )
-    for name, limit in (("maxiter", maxiter), ("maxfun", maxfun), ("maxcor", maxcor), ("refresh", refresh)):
+    for name, limit in (("maxiter", maxiter), ("maxfun", maxfun), ("maxcor", maxcor)):
         checks.integer(name, limit, at_least=1)
-    number("gtol", gtol if tol is None else tol, at_least=0)
-    number("ftol", ftol, at_least=0)
-    checks.choice("preconditioner", preconditioner, PRECONDITIONERS)
-    x = np.array(x0, dtype=np.float64).ravel()
+    check_number("gtol", gtol if tol is None else tol, at_least=0)
+    check_number("ftol", ftol, at_least=0)
+    check_learning(preconditioner=preconditioner, refresh=refresh, damping=damping, gate_decay=gate_decay)
+    x = torch.from_numpy(np.array(x0, dtype=np.float64).ravel())
     objective = _Objective(fun, jac, args)
-    f, g = objective(torch.from_numpy(x))
-    if not math.isfinite(f) or not bool(torch.isfinite(g).all()):
-        raise ValueError(f"x0: expected a point where the function and its gradient are finite, got {f}")
+    start = Point(x, *objective(x))
+    if not math.isfinite(start.f) or not bool(torch.isfinite(start.gradient).all()):
+        raise ArgumentError("x0", "a point where the function and its gradient are finite", start.f)
     settings = Settings(
         max_iter=maxiter,
         max_eval=max(1, maxfun - 1),
@@ -94,22 +97,22 @@ def minimize_givens(
         damping=damping,
         gate_decay=gate_decay,
     )
-    memory = new_memory(torch.from_numpy(x), maxcor)
-    end = minimize(objective, torch.from_numpy(x), f, g, memory, settings, _stopper(callback))
+    memory = new_memory(x, maxcor)
+    outcome = minimize(objective, start, memory, settings, _stopper(callback))
+    end, n_iterations, n_evaluations = outcome.end, outcome.n_iterations, objective.n_evaluations
+    message = outcome.status.message
     if disp:
-        print(
-            f"{end.message}: f = {end.f:g} after {end.n_iterations} iterations, {objective.n_evaluations} evaluations"
-        )
+        print(f"{message}: f = {end.f:g} after {n_iterations} iterations, {n_evaluations} evaluations")
     return OptimizeResult(
         x=end.x.numpy(),
         fun=end.f,
         jac=end.gradient.numpy(),
-        nit=end.n_iterations,
-        nfev=objective.n_evaluations,
+        nit=n_iterations,
+        nfev=n_evaluations,
         njev=objective.n_gradients,
-        status=end.status,
-        success=end.status in (0, 1),
-        message=end.message,
+        status=int(outcome.status),
+        success=outcome.status.converged,
+        message=message,
         hess_inv=InverseHessian(memory, settings),
     )
 
@@ -147,20 +150,20 @@ class _Objective:
             value, slope = self.fun(x, *self.args), self.jac(x, *self.args)
         else:
             value = self.fun(x, *self.args)
-            slope = approx_fprime(x, self.fun, _DIFFERENCE, *self.args)
+            slope = approx_fprime(x, self.fun, DIFFERENCE, *self.args)
             self.n_evaluations += len(x)
         if value is None or np.size(value) != 1:
-            raise TypeError(
-                f"fun: expected one number, got {value!r}; with a gradient beside it, try jac=True"
+            raise ArgumentError(
+                "fun", "one number", repr(value), "if it returns its gradient as well, try jac=True"
             )
         g = np.array(slope, dtype=np.float64).ravel()
         if g.shape != x.shape:
-            raise ValueError(f"jac: expected {len(x)} numbers, one a variable, got shape {np.shape(slope)}")
+            raise ArgumentError("jac", f"{len(x)} numbers, one per variable", f"shape {np.shape(slope)}")
         return float(np.asarray(value).item()), torch.from_numpy(g)
 
 
 def _stopper(callback: Callable[..., Any] | None) -> Callable[[torch.Tensor, float], bool] | None:
-    """SciPy's two manners of callback, callback(x) and callback(intermediate_result=…); StopIteration stops."""
+    """SciPy's two forms of callback, callback(x) and callback(intermediate_result=…); StopIteration stops."""
     if callback is None:
         return None
     by_name = set(inspect.signature(callback).parameters) == {"intermediate_result"}

@@ -10,9 +10,20 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from swallowtail import checks
+from swallowtail.errors import ArgumentError
 from swallowtail.operators.symmetric import SymmetricOperator
-from swallowtail.optim.base import Closure, FlatParameters, GivensOptimizer, loss_of, number, warn_skipped
-from swallowtail.optim.quasi_newton import PRECONDITIONERS, Settings, initial_inverse, minimize, new_memory
+from swallowtail.optim.base import (
+    Closure,
+    GivensOptimizer,
+    check_number,
+    check_same_in_all_groups,
+    loss_of,
+)
+from swallowtail.optim.flat import FlatParameters
+from swallowtail.optim.gradients import warn_skipped
+from swallowtail.optim.lbfgs.iteration import Point, minimize
+from swallowtail.optim.lbfgs.memory import Memory, initial_inverse, new_memory
+from swallowtail.optim.lbfgs.settings import Settings, check_learning
 
 
 class GivensLBFGS(GivensOptimizer):
@@ -21,29 +32,30 @@ class GivensLBFGS(GivensOptimizer):
     .. math::
         u_{t+1} = u_t - \beta_t H_t g_t, \qquad H_t = \text{L-BFGS}(s, y; H_0), \qquad H_0 = γ Q D^{-1} Q^T
 
-    Plain L-BFGS takes H₀ = γI. Here Q is a butterfly of Givens rotations, refitted every ``refresh`` pairs by
-    one closed-form Jacobi pass over the stored changes y of the gradient, and in that basis
-    D_i = √(E y_i² / E s_i²). It is used only while it has been turning the changes towards the steps that
-    caused them (a moving average of log cos(Py, s) − log cos(y, s) is above 0.05), so a problem it does not suit
-    costs about what L-BFGS costs. β comes from a strong Wolfe line search.
+    A sample (s, y) is a step and the change of the gradient that it caused. Plain L-BFGS takes H₀ = γI. Here Q is a
+    butterfly of Givens rotations, refitted every ``refresh`` samples by one closed-form Jacobi pass over the stored
+    changes y. In that basis D_i = √(E y_i² / E s_i²). The learned H₀ is used only while it has been turning the
+    changes towards the steps that caused them: a moving average of log cos(Py, s) − log cos(y, s), P = QD⁻¹Qᵀ, is
+    above 0.05. So a problem that it does not suit costs about what L-BFGS costs. β comes from a strong Wolfe line
+    search.
 
     The closure clears the gradients, computes the loss, calls ``backward`` and returns the loss. All groups make
     one vector and must agree on their options. Under DistributedDataParallel gradients are averaged but
-    losses are not: return the mean over the processes, or line searches part ways.
+    losses are not. Return the mean over the processes; else their line searches take different steps.
 
     Args:
         params: parameters or groups.
         lr: the first step length a line search tries; the step length itself without one.
-        max_iter: iterations a call of `step`.
-        max_eval: closure calls a call of `step`; max_iter · 5 / 4 by default.
+        max_iter: iterations per call of `step`.
+        max_eval: closure calls per call of `step`; max_iter · 5 / 4 by default.
         tolerance_grad: stop when no gradient entry is larger.
         tolerance_change: stop when neither a parameter nor the loss changed by more.
-        history_size: pairs kept.
+        history_size: samples kept.
         line_search_fn: "strong_wolfe", or None for steps of length ``lr``.
-        preconditioner: "rotated"; "diagonal" (Q = I), "random" (a fixed random Q) and "none" (γI) for
+        preconditioner: "rotated"; "diagonal" (Q = I), "random" (a fixed random Q) and "none" (γI) are for
             comparison.
-        refresh: pairs between two fits of Q and D.
-        damping: the share of the mean added to the moments D is made of.
+        refresh: samples between two fits of Q and D.
+        damping: the share of their mean that is added to the moments E y_i² and E s_i².
         gate_decay: of the moving average above.
         maximize: climb instead.
 
@@ -85,48 +97,41 @@ class GivensLBFGS(GivensOptimizer):
         super().__init__(params, defaults)
 
     def _check_group(self, group: dict[str, Any]) -> None:
-        number("lr", group["lr"], at_least=0)
-        for name in ("max_iter", "history_size", "refresh"):
+        check_number("lr", group["lr"], at_least=0)
+        for name in ("max_iter", "history_size"):
             checks.integer(name, group[name], at_least=1)
         if group["max_eval"] is not None:
             checks.integer("max_eval", group["max_eval"], at_least=1)
         for name in ("tolerance_grad", "tolerance_change"):
-            number(name, group[name], at_least=0)
-        number("damping", group["damping"], above=0)
-        number("gate_decay", group["gate_decay"], at_least=0, below=1)
-        checks.choice("preconditioner", group["preconditioner"], PRECONDITIONERS)
+            check_number(name, group[name], at_least=0)
+        check_learning(
+            **{name: group[name] for name in ("preconditioner", "refresh", "damping", "gate_decay")}
+        )
         if group["line_search_fn"] not in ("strong_wolfe", None):
-            raise ValueError(
-                f"line_search_fn: expected 'strong_wolfe' or None, got {group['line_search_fn']!r}"
-            )
-        first = self.param_groups[0]
-        for name, value in group.items():
-            if name in self.defaults and value != first[name]:
-                raise ValueError(
-                    f"{name}: expected the same in all groups, which make one vector here, got {first[name]!r} and "
-                    f"{value!r}; try it as an argument of GivensLBFGS"
-                )
+            raise ArgumentError("line_search_fn", "'strong_wolfe' or None", repr(group["line_search_fn"]))
+        for name in filter(group.__contains__, self.defaults):  # torch adds defaults of its own
+            check_same_in_all_groups(name, group, self.param_groups[0], "which make one vector")
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:
         """Take up to ``max_iter`` iterations and return the loss at the start, as torch.optim.LBFGS does."""
         evaluate = loss_of(closure, "its line search evaluates the loss at several points")
         group = self.param_groups[0]
-        sign = -1.0 if group["maximize"] else 1.0
+        negate = group["maximize"]
         flat = FlatParameters(p for each in self.param_groups for p in each["params"])
 
         first_loss = evaluate()
-        x, f, gradient = flat.values(), sign * float(first_loss), flat.gradient(sign)
-        if not math.isfinite(f) or not bool(torch.isfinite(gradient).all()):
+        start = Point(flat.values(), _signed(first_loss, negate), flat.gradient(negate=negate))
+        if not math.isfinite(start.f) or not bool(torch.isfinite(start.gradient).all()):
             warn_skipped("the closure gave a loss or gradient that is NaN or infinite")
             return first_loss
 
         def at(point: Tensor) -> tuple[float, Tensor]:
             flat.assign(point)
-            return sign * float(evaluate()), flat.gradient(sign)
+            return _signed(evaluate(), negate), flat.gradient(negate=negate)
 
-        outcome = minimize(at, x, f, gradient, self._memory(flat), _settings(group))
-        flat.assign(outcome.x)
+        outcome = minimize(at, start, self._memory(flat), _settings(group))
+        flat.assign(outcome.end.x)
         return first_loss
 
     @property
@@ -135,18 +140,23 @@ class GivensLBFGS(GivensOptimizer):
         flat = FlatParameters(p for each in self.param_groups for p in each["params"])
         return initial_inverse(self._memory(flat))
 
-    def _memory(self, flat: FlatParameters) -> dict[str, Tensor]:
+    def _memory(self, flat: FlatParameters) -> Memory:
         """The state, kept under the first parameter; begun anew when groups were added."""
         state, size = self.state[flat.params[0]], self.param_groups[0]["history_size"]
-        if state and state["shapes"].tolist() != [p.numel() for p in flat.params[: len(state["shapes"])]]:
-            raise ValueError(
-                f"parameters: expected the sizes of the last step, {state['shapes'].tolist()}, "
-                f"got {[p.numel() for p in flat.params]}; try a new optimizer when shapes change"
-            )
+        shapes = [p.numel() for p in flat.params]
+        if state and state["shapes"].tolist() != shapes[: len(state["shapes"])]:
+            raise ArgumentError(
+                "parameters", f"the sizes of the last step, {state['shapes'].tolist()}", shapes,
+                "try a new optimizer when shapes change",
+            )  # fmt: skip
         if not state or state["steps"].shape != (size, flat.n):
             state.update(new_memory(flat.values(), size))
-            state["shapes"] = torch.tensor([p.numel() for p in flat.params])
+            state["shapes"] = torch.tensor(shapes)
         return state
+
+
+def _signed(loss: Tensor, negate: bool) -> float:
+    return -float(loss) if negate else float(loss)
 
 
 def _settings(group: dict[str, Any]) -> Settings:

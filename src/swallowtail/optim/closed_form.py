@@ -1,4 +1,13 @@
-"""Closed-form bases: one pass of Jacobi rotations over a fixed wiring, from samples instead of a matrix."""
+"""Closed-form bases: one pass of Jacobi rotations over a fixed wiring.
+
+Layer after layer, each pair (i, j) is turned by the angle that makes its 2×2 second moment diagonal, the larger first:
+
+    θ = ½ atan2(2 Σ zᵢzⱼ, Σ zᵢ² − Σ zⱼ²).
+
+There is no learning rate and no iteration. `angles_from_samples` needs no n×n matrix; `angles_from_moments` starts
+from one. Putting the larger moment first makes a butterfly gather energy: samples of rank one end in a single
+coordinate, exactly. `adam/gpu` has the first of the two as a GPU kernel.
+"""
 
 from __future__ import annotations
 
@@ -7,46 +16,32 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from swallowtail.kernels import select_backend
-from swallowtail.wiring import Butterfly, Wiring
+from swallowtail.wiring import Wiring
 
-ROUNDING = 16  # multiples of the machine epsilon, relative to all samples, below which a coordinate is noise
+# Samples of low rank leave coordinates that hold only rounding errors. An angle taken from those would be random, so
+# a pair keeps its place if it holds less than this many machine epsilons of what the largest errors come from.
+ROUNDING = 16
 
 
-def jacobi_pass(samples: Tensor, wiring: Wiring, n_fit: int | None = None) -> tuple[Tensor, Tensor]:
-    """Angles of a Q for which the coordinates of Qᵀz are uncorrelated pair by pair, layer after layer.
+def noise_in_samples(samples: Tensor) -> Tensor:  # shape: (*batch,)
+    """The energy zᵢ² + zⱼ² up to which a pair of samples (*batch, n, r) is noise: the square of a rounding error."""
+    return (ROUNDING * torch.finfo(samples.dtype).eps) ** 2 * samples.square().sum((-2, -1))
 
-    Layer after layer, each pair (i, j) is turned by the angle that makes its 2×2 second moment diagonal with
-    the larger one first,
 
-        θ = ½ atan2(2 Σ zᵢzⱼ, Σ zᵢ² − Σ zⱼ²),
-
-    which is closed form: no learning rate, no iteration, and no n×n matrix. Putting the larger one first
-    makes a butterfly gather energy: samples of rank one end in a single coordinate, exactly.
+def angles_from_samples(samples: Tensor, wiring: Wiring, n_fit: int | None = None) -> tuple[Tensor, Tensor]:
+    """Angles of a Q for which the coordinates of Qᵀz are uncorrelated pair by pair, from samples z.
 
     Args:
         samples: shape (*batch, n, r), r vectors as columns.
         wiring: who meets whom, for all of the batch.
-        n_fit: only the first so many columns decide the angles; the others are turned along. None: all.
+        n_fit: only this many leading columns decide the angles; the others are rotated with them. None: all.
 
     Returns:
         Angles (*batch, K), and the samples in the new basis, Qᵀz, (*batch, n, r).
     """
-    if (
-        isinstance(wiring, Butterfly)
-        and not wiring.reverse
-        and n_fit is None
-        and samples.ndim == 3
-        and samples.dtype == torch.float32
-        and select_backend(samples) == "gpu"
-    ):
-        from swallowtail.optim.adam.gpu import launch as _gpu  # it needs Triton
-
-        return _gpu.jacobi_pass(samples, wiring)
     z = samples.clone()
     fit = slice(None) if n_fit is None else slice(n_fit)
-    # Samples of low rank leave coordinates that hold only rounding errors. An angle taken from those would be random.
-    noise = (ROUNDING * torch.finfo(z.dtype).eps) ** 2 * z[..., fit].square().sum((-2, -1))[..., None]
+    noise = noise_in_samples(z[..., fit])[..., None]
     angles = [z.new_zeros(*z.shape[:-2], 0)]
     for i, j in _index_pairs(wiring, z.device):
         a, b = z.index_select(-2, i), z.index_select(-2, j)  # shape: (*batch, m, r)
@@ -61,8 +56,8 @@ def jacobi_pass(samples: Tensor, wiring: Wiring, n_fit: int | None = None) -> tu
     return torch.cat(angles, -1), z
 
 
-def jacobi_pass_matrix(moments: Tensor, wiring: Wiring) -> Tensor:
-    """The same angles from second moments A = Σ z zᵀ themselves, (*batch, n, n): (*batch, K)."""
+def angles_from_moments(moments: Tensor, wiring: Wiring) -> Tensor:  # shape: (*batch, K)
+    """The same angles from the second moments A = Σ z zᵀ themselves, (*batch, n, n)."""
     A = moments.clone()
     angles = [A.new_zeros(*A.shape[:-2], 0)]
     for i, j in _index_pairs(wiring, A.device):
@@ -76,7 +71,7 @@ def jacobi_pass_matrix(moments: Tensor, wiring: Wiring) -> Tensor:
     return torch.cat(angles, -1)
 
 
-@cache  # recorded launches go on reading it
+@cache  # on a GPU a recorded step goes on reading these tensors
 def _index_pairs(wiring: Wiring, device: torch.device) -> list[tuple[Tensor, Tensor]]:
     pairs = [torch.from_numpy(layer).to(device) for layer in wiring.layers()]
     return [(layer[:, 0].contiguous(), layer[:, 1].contiguous()) for layer in pairs]

@@ -1,4 +1,4 @@
-"""GivensAdam's Triton kernels against the same step made of separate operations, and the Jacobi pass against a loop.
+"""Steps launched ahead against steps taken one by one.
 
 On the GPU where there is one, else in Triton's interpreter (`interpreter.py`).
 """
@@ -17,10 +17,8 @@ pytest.importorskip("triton", reason="the GPU back end needs Triton")
 
 from swallowtail.kernels import use_backend
 from swallowtail.optim import GivensAdam
-from swallowtail.optim.adam import bases as _two_sided
-from swallowtail.optim.adam import optimizer as adam
-from swallowtail.optim.basis import jacobi_pass
-from swallowtail.wiring import Butterfly
+from swallowtail.optim.adam import ahead as adam_ahead
+from swallowtail.optim.adam import bases as adam_bases
 
 
 @only_without_kernels
@@ -28,67 +26,10 @@ def test_in_the_interpreter():
     run_interpreted(__file__)
 
 
-def trained(backend: str, dtype: torch.dtype, shapes: list[tuple[int, ...]], steps: int, **options: object):
-    """Parameters after some steps of GivensAdam on given gradients, and how many steps were fused."""
-    generator = torch.Generator().manual_seed(0)
-    params = [torch.nn.Parameter(torch.randn(s, generator=generator).to(DEVICE, dtype)) for s in shapes]
-    with use_backend(backend):
-        optimizer = GivensAdam(params, 1e-2, **{"wiring": "butterfly", **options})
-        for _ in range(steps):
-            for p in params:
-                p.grad = torch.randn(p.shape, generator=generator).to(DEVICE, dtype)
-            optimizer.step()
-    fused = sum(bases.fused is not None for bases in optimizer._updates._bases.values())
-    return params, fused
-
-
-@needs_kernels
-@pytest.mark.parametrize("depth", [1, 2])
-def test_fused_step_is_the_step(depth, monkeypatch):
-    monkeypatch.setattr(_two_sided, "FUSED_FROM", 1)
-    shapes = [(13, 8), (7,), (3, 2, 2, 2)]
-    options = {"depth": depth, "refresh": 3, "weight_decay": 0.1, "maximize": depth == 1}
-    ours, fused = trained("gpu", torch.float32, shapes, 4, **options)
-    theirs, none_fused = trained("reference", torch.float64, shapes, 4, **options)
-    assert (fused, none_fused) == (2, 0)
-    for p, q in zip(ours, theirs, strict=True):
-        assert torch.allclose(p.double(), q, atol=2e-5)
-
-
-@needs_kernels
-def test_fused_step_of_half_precision_parameters(monkeypatch):
-    monkeypatch.setattr(_two_sided, "FUSED_FROM", 1)
-    (p,), fused = trained("gpu", torch.bfloat16, [(12, 10)], 2)
-    (q,), _ = trained("reference", torch.bfloat16, [(12, 10)], 2)
-    assert fused == 1
-    assert p.dtype == torch.bfloat16
-    assert torch.allclose(p.float(), q.float(), rtol=2**-7, atol=1e-3)
-
-
-@needs_kernels
-def test_jacobi_pass():
-    n = 13
-    wiring = Butterfly(n, 2)
-    samples = torch.randn(2, n, 11, generator=torch.Generator().manual_seed(n)).to(DEVICE)
-    samples[0, 3], samples[1, 2], samples[1, 9:] = 0, -samples[1, 5], 0  # nothing, equals, nothing in many
-    with use_backend("gpu"):
-        angles, turned = jacobi_pass(samples, wiring)
-    with use_backend("reference"):
-        expected, expected_turned = jacobi_pass(samples.double(), wiring)
-    assert torch.allclose(turned.double(), expected_turned, atol=1e-4)
-    assert torch.allclose(angles.double().cos() ** 2, expected.cos() ** 2, atol=1e-4)
-
-
-@needs_kernels
-def test_pairs_are_others_after_each_fit():
-    options = {"wiring": "pairs", "max_side": 16, "refresh": 2}  # on the right alone
-    (p,), _ = trained("gpu", torch.float32, [(20, 8)], 5, **options)
-    (q,), _ = trained("reference", torch.float64, [(20, 8)], 5, **options)
-    assert torch.allclose(p.double(), q, atol=2e-5)
-
-
 # One matrix with kernels of its own, two that are stacked, vectors. The interpreter takes seconds for a step.
 SHAPES = [(4, 3), (5,), (2, 2), (2, 2)] if INTERPRETED else [(24, 16), (9,), (5, 6), (5, 6), (3, 2, 2, 2)]
+
+
 LARGE = 12 if INTERPRETED else 300  # entries of the first
 
 
@@ -115,12 +56,12 @@ def train(
 
 
 @pytest.fixture
-def pair(monkeypatch):
+def twins(monkeypatch):
     """Makes the same optimiser on the same parameters twice: with steps launched ahead, and one by one.
 
     The interpreter computes on the CPU, where nothing is pinned, awaited or recorded.
     """
-    monkeypatch.setattr(_two_sided, "FUSED_FROM", LARGE)
+    monkeypatch.setattr(adam_bases, "FUSED_FROM", LARGE)
     if INTERPRETED:
         monkeypatch.setattr(torch.cuda, "Event", lambda: SimpleNamespace(record=bool, synchronize=bool))
         monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
@@ -142,7 +83,7 @@ def pair(monkeypatch):
                 return tuple(map(id, params)) if all(p in ahead.state for p in params) else None
 
             monkeypatch.setattr(ahead, "_places", known)
-            monkeypatch.setattr(ahead, "_replay", lambda key, run: run())
+            monkeypatch.setattr(ahead._ahead, "replay", lambda key, run: run())
         return ahead, plain
 
     if INTERPRETED:
@@ -153,7 +94,7 @@ def pair(monkeypatch):
 
 
 def recordings(optimizer: GivensAdam) -> int:
-    return len(optimizer._replay._recorded)
+    return len(optimizer._ahead.replay._recorded)
 
 
 def same(one: GivensAdam, other: GivensAdam) -> bool:
@@ -183,8 +124,8 @@ on_a_gpu = pytest.mark.skipif(
     ],
     ids=lambda options: " ".join(options),
 )
-def test_steps_launched_ahead_are_the_steps(options, pair):
-    ahead, plain = pair(**options)
+def test_steps_launched_ahead_are_the_steps(options, twins):
+    ahead, plain = twins(**options)
     for optimizer in (ahead, plain):
         draws = torch.Generator().manual_seed(2)
         schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
@@ -201,9 +142,9 @@ def test_steps_launched_ahead_are_the_steps(options, pair):
     "bad", [(4, 5)] if INTERPRETED else [(6,), (7,), (8,), (9,), (7, 8), (7, 9), (8, 9)], ids=str
 )
 @pytest.mark.filterwarnings("ignore:some gradient")
-def test_steps_after_bad_gradients(bad, pair):
+def test_steps_after_bad_gradients(bad, twins):
     """Fits come with every third step that counts: some of these are next to one, some would have been one."""
-    ahead, plain = pair()
+    ahead, plain = twins()
     for optimizer in (ahead, plain):
         train(optimizer, torch.Generator().manual_seed(5), 8 if INTERPRETED else 14, bad=bad)
         optimizer.state_dict()
@@ -211,8 +152,8 @@ def test_steps_after_bad_gradients(bad, pair):
 
 
 @needs_kernels
-def test_a_bad_gradient_leaves_everything_as_it_was(pair):
-    optimizer, _ = pair()
+def test_a_bad_gradient_leaves_everything_as_it_was(twins):
+    optimizer, _ = twins()
     draws = torch.Generator().manual_seed(3)
     train(optimizer, draws, 4)
     before = copy.deepcopy(optimizer.state_dict()["state"])
@@ -227,8 +168,8 @@ def test_a_bad_gradient_leaves_everything_as_it_was(pair):
 
 
 @needs_kernels
-def test_a_parameter_that_would_overflow_stays(pair):
-    optimizer, _ = pair()
+def test_a_parameter_that_would_overflow_stays(twins):
+    optimizer, _ = twins()
     train(optimizer, torch.Generator().manual_seed(6), 4)
     (p, *_) = optimizer.param_groups[0]["params"]
     before = p.detach().clone()
@@ -240,8 +181,8 @@ def test_a_parameter_that_would_overflow_stays(pair):
 
 
 @needs_kernels
-def test_counters_are_right_when_warnings_are_errors(pair):
-    optimizer, _ = pair()
+def test_counters_are_right_when_warnings_are_errors(twins):
+    optimizer, _ = twins()
     draws = torch.Generator().manual_seed(7)
     train(optimizer, draws, 4)
     train(optimizer, draws, 1, bad=(0,))
@@ -253,9 +194,9 @@ def test_counters_are_right_when_warnings_are_errors(pair):
 
 
 @on_a_gpu
-def test_what_steps_read_may_change(pair):
+def test_what_steps_read_may_change(twins):
     """Loaded state, and tensors that are stacked otherwise for a while, are not read where the old ones were."""
-    ahead, plain = pair()
+    ahead, plain = twins()
     for optimizer in (ahead, plain):
         draws = torch.Generator().manual_seed(4)
         train(optimizer, draws, 8)
@@ -271,8 +212,8 @@ def test_what_steps_read_may_change(pair):
 
 
 @on_a_gpu
-def test_gradients_at_new_addresses_are_not_recorded(pair):
-    ahead, plain = pair()
+def test_gradients_at_new_addresses_are_not_recorded(twins):
+    ahead, plain = twins()
     for optimizer in (ahead, plain):
         train(optimizer, torch.Generator().manual_seed(8), 12, kept=[])
     assert same(ahead, plain)
@@ -280,9 +221,9 @@ def test_gradients_at_new_addresses_are_not_recorded(pair):
 
 
 @needs_kernels
-def test_large_models_are_not_recorded(pair, monkeypatch):
-    optimizer, _ = pair()
-    monkeypatch.setattr(adam, "RECORDED_UP_TO", 1)
-    monkeypatch.setattr(optimizer, "_replay", None)
+def test_large_models_are_not_recorded(twins, monkeypatch):
+    optimizer, _ = twins()
+    monkeypatch.setattr(adam_ahead, "RECORDED_UP_TO", 1)
+    monkeypatch.setattr(optimizer._ahead, "replay", None)
     train(optimizer, torch.Generator().manual_seed(9), 3)
     assert all(state["step"] == 3 for state in optimizer.state_dict()["state"].values())

@@ -1,0 +1,111 @@
+"""Which basis a side of a matrix gets, and its fit to what is kept of past gradients."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from swallowtail.fitting.core.growth import parallel_jacobi
+from swallowtail.fitting.core.product import MATRIX, layered
+from swallowtail.optim.adam.gpu import gpu_for
+from swallowtail.optim.adam.state import SIDES, Side, State
+from swallowtail.optim.adam.statistics import covariances, new_statistics, samples
+from swallowtail.optim.closed_form import angles_from_moments, angles_from_samples
+from swallowtail.wiring import Butterfly
+
+WIRINGS = ("auto", "pairs", "butterfly", "random", "identity")
+PAIRS_UP_TO = (
+    128  # "auto" takes pairs up to this side; beyond, choosing them takes tens of milliseconds per fit
+)
+PAIRS_DEPTH, BUTTERFLY_DEPTH = 4, 2  # by default; pairs gain more from depth than it costs on narrow sides
+THRESHOLD = 0.1  # of `parallel_jacobi`: a layer takes pairs down to this share of the largest
+LEAST_WEIGHT = 1e-30  # of Σ Aᵢᵢ²: pairs with less are the rounding errors of float64 moments, squared
+
+
+def matrix_shape(shape: torch.Size) -> tuple[int, int] | None:
+    """The matrix a tensor is treated as: (out, everything else); None for scalars, vectors and what is as thin."""
+    if len(shape) < 2:
+        return None
+    m, n = shape[0], math.prod(shape[1:])
+    return (m, n) if min(m, n) > 1 else None
+
+
+def kind_of(wiring: str, n: int, max_side: int, device: torch.device) -> str:
+    """What a side of length n gets: "pairs", "butterfly", "random" or "identity"."""
+    if n > max_side or n < 2:
+        return "identity"
+    if wiring != "auto":
+        return wiring
+    # Pairs are chosen on the CPU. On another device that would mean waiting, and applying them costs several times
+    # more than a butterfly.
+    return "pairs" if n <= PAIRS_UP_TO and device.type == "cpu" else "butterfly"
+
+
+def new_side(side: Side, kind: str, sizes: tuple[int, int], group: dict[str, Any], like: Tensor) -> State:
+    """State of a side of matrices of these sizes: angles (and pairs), and the record that they are fitted to."""
+    if kind == "identity":
+        return {}
+    K = butterfly(sizes[side.axis], group["depth"]).n_rotations
+    if kind == "random":
+        draws = torch.rand(K, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        return {side.angles: like.new_zeros(K).copy_((2 * draws - 1) * math.pi)}
+    state = {side.angles: like.new_zeros(K)}
+    if kind == "pairs":
+        state[side.pairs] = torch.zeros(0, 2, dtype=torch.int64)
+        state[side.offsets] = torch.zeros(1, dtype=torch.int64)
+        state[side.angles] = like.new_zeros(0)
+    return {**state, **new_statistics(side, kind, sizes, group, like)}
+
+
+def has_pairs(state: State) -> bool:
+    """Whether a side has pairs. They are chosen on the CPU, and each fit chooses others."""
+    return any(side.pairs in state for side in SIDES)
+
+
+def butterfly(n: int, depth: int | None) -> Butterfly:
+    """The wiring of a side that has no pairs of its own."""
+    return Butterfly(n, depth or BUTTERFLY_DEPTH)
+
+
+def refit(states: list[State], sizes: tuple[int, int], depth: int | None) -> None:
+    """New angles for both sides of B matrices that share their wirings, from what was observed."""
+    for side in SIDES:
+        n = sizes[side.axis]
+        if side.pairs in states[0]:
+            for state in states:
+                _fit_pairs(state, side, n, depth)
+        elif side.covariance in states[0]:
+            _set_angles(states, side, angles_from_moments(covariances(states, side), butterfly(n, depth)))
+        elif side.sketch in states[0]:
+            _set_angles(states, side, _angles(samples(states, side), butterfly(n, depth)))
+
+
+def _angles(z: Tensor, wiring: Butterfly) -> Tensor:  # shape: (B, K)
+    gpu = gpu_for(z) if z.dtype == torch.float32 else None
+    angles, _ = angles_from_samples(z, wiring) if gpu is None else gpu.angles_from_samples(z, wiring)
+    return angles
+
+
+def _set_angles(states: list[State], side: Side, angles: Tensor) -> None:
+    for state, theta in zip(states, angles, strict=True):
+        state[side.angles].copy_(theta)
+
+
+def _fit_pairs(state: State, side: Side, n: int, depth: int | None) -> None:
+    """Truncated Jacobi on the second moment, pairs chosen by their weight: n ⌈lg n⌉/2 · depth rotations."""
+    if side.covariance in state:
+        A = state[side.covariance].double().cpu().numpy().copy()
+    else:
+        Z = state[side.sketch].flatten(0, 1)
+        A = (Z.mT @ Z).double().cpu().numpy()
+    budget = n * (n - 1).bit_length() // 2 * (depth or PAIRS_DEPTH)
+    least = LEAST_WEIGHT * float(np.square(np.diag(A)).sum())
+    pairs, angles = parallel_jacobi(A, budget, THRESHOLD, MATRIX, 0.0, least)
+    wiring, theta = layered(n, pairs, angles)
+    state[side.angles] = torch.from_numpy(theta).to(state[side.angles])
+    state[side.pairs] = torch.from_numpy(wiring.pairs.copy())
+    state[side.offsets] = torch.from_numpy(wiring.offsets.copy())

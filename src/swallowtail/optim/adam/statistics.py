@@ -1,0 +1,71 @@
+"""What GivensAdam keeps of past gradients, for each side of a matrix: a sketch or a covariance.
+
+A sketch holds some columns (left side) or rows (right side) of each of the last gradients. A covariance is a moving
+average of GGᵀ or GᵀG.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from swallowtail.optim.adam.gpu import gpu_for
+from swallowtail.optim.adam.state import SIDES, Side, Stack, State
+
+STATISTICS = ("auto", "sketch", "covariance")
+
+
+def new_statistics(
+    side: Side, kind: str, sizes: tuple[int, int], group: dict[str, Any], like: Tensor
+) -> State:
+    """An empty record for a side with this kind of basis."""
+    n, other = sizes[side.axis], sizes[1 - side.axis]
+    # Pairs are chosen from the n×n matrix anyway.
+    if group["statistics"] == "covariance" or (group["statistics"] == "auto" and kind == "pairs"):
+        return {side.covariance: like.new_zeros(n, n)}
+    columns = min(group["sketch_columns"], other)
+    return {side.sketch: like.new_zeros(group["sketch_steps"], columns, n)}
+
+
+def observe(stack: Stack, G: Tensor) -> None:
+    """Add the gradients G (B, m, n) of a stack to the records of both sides."""
+    for side in SIDES:
+        if side.covariance in stack.states[0]:
+            _average(stack, side, G)
+        elif side.sketch in stack.states[0]:
+            for state, gradient in zip(stack.states, G, strict=True):
+                _sketch(stack, side, gradient, state[side.sketch])
+
+
+def _average(stack: Stack, side: Side, G: Tensor) -> None:
+    seen = G.mT @ G if side.axis else G @ G.mT
+    weight = 1 - stack.group["statistics_decay"]
+    for state, covariance in zip(stack.states, seen, strict=True):
+        mean = state[side.covariance]
+        if stack.on_device is None:
+            mean.lerp_(covariance, weight)
+        else:
+            stack.on_device.assign(mean, torch.lerp(mean, covariance, weight))
+
+
+def _sketch(stack: Stack, side: Side, G: Tensor, sketch: Tensor) -> None:
+    """Equally spaced columns (rows) of G into this step's slot of the sketch (slots, columns, side)."""
+    if stack.on_device is not None:
+        gpu_for(G).sketch(G, sketch, side, stack.on_device)
+        return
+    rows = G if side.axis else G.mT  # shape: (other side, this side)
+    columns = sketch.shape[1]
+    start, every = getattr(stack.numbers, side.start), len(rows) // columns
+    sketch[stack.numbers.slot].copy_(rows[start::every][:columns])
+
+
+def samples(states: list[State], side: Side) -> Tensor:  # shape: (B, n, r)
+    """The sketches of B matrices, vectors as columns."""
+    return torch.stack([state[side.sketch].flatten(0, 1).T for state in states])
+
+
+def covariances(states: list[State], side: Side) -> Tensor:  # shape: (B, n, n)
+    """The covariances of B matrices."""
+    return torch.stack([state[side.covariance] for state in states])
