@@ -34,7 +34,7 @@ class Distances:
         self._pairs = np.concatenate([w.pairs for w in wirings])
         self._T, self._P = np.concatenate([c.T for c in made]), np.concatenate([c.P for c in made])
         self._plain = np.concatenate([c.plain for c in made])
-        self._scales = np.stack([c.scale for c in made])  # S, shape: (k or 1, n), float64
+        self._scales = np.stack([c.S for c in made])  # S, shape: (k or 1, n), float64
         self._offsets = np.concatenate([[0], np.cumsum([w.n_rotations for w in wirings])]).astype(np.int64)
 
     def __call__(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 
+from swallowtail.kernels import scaled
 from swallowtail.wiring import Wiring
 
 
@@ -15,28 +16,23 @@ def rotate(
     wiring: Wiring, angles: torch.Tensor, x: torch.Tensor, transpose: bool = False, prepared: None = None
 ) -> torch.Tensor:
     """Q x, or Qᵀ x: on every pair (i, j) of a layer, [[c, −s], [s, c]] or its transpose."""
-    storage, x = x.dtype, _arithmetic(x)
-    angles = _arithmetic(angles)
-    indices = range(wiring.n_layers) if transpose else reversed(range(wiring.n_layers))  # Q x: Q_L first
-    for index in indices:
-        x = _rotate_layer(wiring, index, angles, x, transpose)
-    return x.to(storage, copy=not wiring.n_layers)  # never the argument itself
+    return scaled.rotate(_layers(wiring, angles), _arithmetic(x), transpose).to(x.dtype)
 
 
 def symmetric(
     wiring: Wiring, angles: torch.Tensor, eigenvalues: torch.Tensor, x: torch.Tensor, prepared: None = None
 ) -> torch.Tensor:
     """Q D Qᵀ x."""
-    w = rotate(wiring, angles, _arithmetic(x), transpose=True)
-    return rotate(wiring, angles, w * _arithmetic(eigenvalues)[:, None]).to(x.dtype)
+    d = _arithmetic(eigenvalues)
+    return scaled.symmetric(_layers(wiring, angles), d, _arithmetic(x)).to(x.dtype)
 
 
 def quadratic(
     wiring: Wiring, angles: torch.Tensor, eigenvalues: torch.Tensor, x: torch.Tensor, prepared: None = None
 ) -> torch.Tensor:
-    """xᵀ Q D Qᵀ x, one number a vector: it stops halfway. Shape (B, m)."""
-    w = rotate(wiring, angles, _arithmetic(x), transpose=True)
-    return (w * w * _arithmetic(eigenvalues)[:, None]).sum(-1).to(x.dtype)
+    """xᵀ Q D Qᵀ x, one number per vector: it stops halfway. Shape (B, m)."""
+    d = _arithmetic(eigenvalues)
+    return scaled.quadratic(_layers(wiring, angles), d, _arithmetic(x)).to(x.dtype)
 
 
 def rotate_backward(
@@ -55,14 +51,18 @@ def rotate_backward(
     """
     storage, y, grad, angles = y.dtype, _arithmetic(y), _arithmetic(grad), _arithmetic(angles)
     grad_angles = torch.empty_like(angles)
-    indices = reversed(range(wiring.n_layers)) if transpose else range(wiring.n_layers)
-    for index in indices:
+    # Vectors near 1 keep their digits. The wedge products, which are summed, have one power of two in common.
+    a, common = scaled.outer_exponents(y, grad)
+    b = scaled.row_exponents(grad)
+    weight = scaled.shift(torch.ones_like(grad[..., :1]), a + b - common)
+    y, grad = scaled.shift(y, -a), scaled.shift(grad, -b)
+    for index in reversed(range(wiring.n_layers)) if transpose else range(wiring.n_layers):
         i, j = _indices(wiring, index, y.device)
-        wedge = _wedge(y, grad, i, j).sum(-2)
+        wedge = (weight * _wedge(y, grad, i, j)).sum(-2)
         grad_angles[:, wiring.offsets[index] : wiring.offsets[index + 1]] = -wedge if transpose else wedge
         y = _rotate_layer(wiring, index, angles, y, not transpose)
         grad = _rotate_layer(wiring, index, angles, grad, not transpose)
-    return grad.to(storage, copy=not wiring.n_layers), grad_angles
+    return scaled.shift(grad, b).to(storage), scaled.shift(grad_angles, common[:, 0])
 
 
 def rotate_backward_vjp(
@@ -190,6 +190,19 @@ def multiply_adds(wiring: Wiring, prepared: None = None, form: str = "rotate") -
     """Four multiply-adds per rotation, as the paper counts them."""
     once, n = 4 * wiring.n_rotations, wiring.n
     return {"rotate": once, "symmetric": 2 * once + n, "quadratic": once + 2 * n}[form]
+
+
+def _layers(wiring: Wiring, angles: torch.Tensor) -> scaled.Run:
+    """The rotation as a function of (x, transpose), layer by layer."""
+    angles = _arithmetic(angles)
+
+    def run(x: torch.Tensor, transpose: bool) -> torch.Tensor:
+        indices = range(wiring.n_layers)  # Qᵀ x: Q₁ first; Q x: Q_L first
+        for index in indices if transpose else reversed(indices):
+            x = _rotate_layer(wiring, index, angles, x, transpose)
+        return x
+
+    return run
 
 
 def _wedge(y: torch.Tensor, g: torch.Tensor, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:

@@ -72,10 +72,10 @@ def test_threads_work_in_a_forked_child():
     program = """
 import os, sys, torch
 from swallowtail import Rotation
-from swallowtail.kernels.cpu import backend, openmp, threads
+from swallowtail.kernels.cpu import backend, launch, openmp, threads
 torch.set_num_threads(2)
 Q, x = Rotation.random(64, seed=0), torch.ones(3000, 64)
-threads.WORTH_A_THREAD = backend.WORTH_A_THREAD = 1
+threads.WORTH_A_THREAD = launch.WORTH_A_THREAD = 1
 expected = Q(x).numpy().copy()
 child = os.fork()
 if child == 0:
@@ -96,7 +96,7 @@ PROGRAM = """
 import os, signal, sys, threading, time
 import numpy as np, torch
 from swallowtail import Butterfly, Pairs
-from swallowtail.kernels.cpu import backend, backward, openmp, threads
+from swallowtail.kernels.cpu import backend, backward, launch, openmp, threads
 
 torch.set_num_threads(6)
 for module in (threads, backend, backward):
@@ -128,9 +128,9 @@ else:
     angles = torch.ones(1, wiring.n_rotations)
     if action == "backward":
         prepared = backend.prepare(wiring, angles, fast=False, training=True)
-        call = lambda: backward._walk(wiring, prepared, x, x, y, False)
+        call = lambda: backward._walk(prepared, x, x, y, False)
     else:
-        run = backend._bind(wiring, action, backend.prepare(wiring, angles, torch.ones(1, wiring.n))[0])
+        run = launch.bound(wiring, action, backend.prepare(wiring, angles, torch.ones(1, wiring.n))[0])
         call = lambda: run(x.data_ptr(), y.data_ptr(), m)
 
     def at_work():
@@ -172,7 +172,7 @@ while True:
     [
         ("sleep", "python", "call"),
         ("sleep", "python", "fork"),
-        ("pairs", "python", "up"),
+        ("pairs", "python", "from_basis"),
         ("pairs", "python", "backward"),
         ("butterfly", "openmp", "symmetric"),
     ],

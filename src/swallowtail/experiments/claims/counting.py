@@ -48,11 +48,11 @@ def count_fast(operator: SymmetricOperator, x: np.ndarray, quadratic: bool = Fal
     for (i, j), t, p in zip(pairs.pairs.tolist(), c.T, c.P, strict=True):
         z[i], z[j] = times(p[0], z[i]) + z[j] * t[0], times(p[1], z[j]) + z[i] * t[1]
     if quadratic:
-        weights = c.scale**2 * operator.eigenvalues.numpy()  # made once for all x
+        weights = c.S**2 * operator.eigenvalues.numpy()  # made once for all x
         total = sum(v * v * w for v, w in zip(z, weights, strict=True))
         return tally.multiplications, np.array(float(total))
-    assert c.diagonal is not None
-    z = [v * w for v, w in zip(z, c.diagonal, strict=True)]
+    assert c.middle is not None
+    z = [v * w for v, w in zip(z, c.middle, strict=True)]
     for (i, j), t, p in reversed(list(zip(pairs.pairs.tolist(), c.T, c.P, strict=True))):
         z[i], z[j] = times(p[0], z[i]) + z[j] * t[1], times(p[1], z[j]) + z[i] * t[0]
     return tally.multiplications, np.array([float(v) for v in z]) * c.factor

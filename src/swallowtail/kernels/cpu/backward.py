@@ -1,8 +1,8 @@
 """The CPU's backward pass: walk (y, grad) back through the rotation, rebuilding activations, and sum wedge products.
 
-An angle's gradient is the wedge product g_j·y_i − g_i·y_j of its two coordinates. Walking down with fast Givens
-steps both vectors lack the scales S of `cpu_butterfly`, so their wedge product lacks S_i·S_j: one factor for each
-rotation, put in once at the end.
+An angle's gradient is the wedge product g_j·y_i − g_i·y_j of its two coordinates. Walking to the basis with fast Givens
+steps, both vectors lack their scales S (see `coefficients`), so their wedge product lacks S_i·S_j: one factor for each
+rotation, W, put in once at the end.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from swallowtail.kernels import scaled
 from swallowtail.kernels.cpu import butterfly as cpu_butterfly
 from swallowtail.kernels.cpu import pairs as cpu_pairs
 from swallowtail.kernels.cpu.coefficients import (
@@ -26,6 +27,7 @@ from swallowtail.kernels.cpu.coefficients import (
     prepare,
     tile,
 )
+from swallowtail.kernels.cpu.mend import mender_of
 from swallowtail.kernels.cpu.plan import program
 from swallowtail.kernels.cpu.threads import WORTH_A_THREAD, over_rows
 from swallowtail.wiring import Butterfly, Pairs, Wiring
@@ -33,8 +35,8 @@ from swallowtail.wiring import Butterfly, Pairs, Wiring
 LONG_SUM = 4096  # rows
 IN_KERNEL = 512  # rows summed in the kernel's dtype, the rest in float64
 Addresses = tuple[int, int, int]  # of y, grad and grad_x, each (m, n)
-# Of m rows; adds to the gradient of the angles, and says whether that is finite.
-Walk = Callable[[Addresses, int, np.ndarray], bool]
+# Of m rows; adds to the gradient of the angles, and returns the floating-point flags that were raised.
+Walk = Callable[[Addresses, int, np.ndarray], int]
 
 
 def rotate_backward(
@@ -53,46 +55,72 @@ def rotate_backward(
     storage, y, grad = y.dtype, in_arithmetic(y).contiguous(), in_arithmetic(grad).contiguous()
     single, angles = angles.ndim == 1, in_arithmetic(angles)
     reverse = isinstance(wiring, Butterfly) and wiring.reverse
-    # Walking up, vectors carry the scales instead of lacking them, and small gradients would underflow: plain.
+    # Walking from the basis, vectors carry the scales instead of lacking them. Small gradients would underflow: plain.
     fast = isinstance(wiring, Butterfly) and transpose == reverse
-    if not fast or prepared is None or prepared[0].wedge is None:
+    if not fast or prepared is None or prepared[0].W is None:
         prepared = prepare(wiring, torch.atleast_2d(angles), fast=fast, training=True)
     grad_x = torch.empty_like(grad)
-    grad_angles, finite = _walk(wiring, prepared, y, grad, grad_x, transpose != reverse)
-    if fast and not finite:  # out of the scaled form's range, if not of the plain one's
-        prepared = prepare(wiring, torch.atleast_2d(angles), fast=False, training=True)
-        grad_angles, _ = _walk(wiring, prepared, y, grad, grad_x, transpose != reverse)
-    result = torch.from_numpy(grad_angles[0] if single else grad_angles)
+    grad_angles, flags = _walk(prepared, y, grad, grad_x, transpose != reverse)
+    result = torch.from_numpy(grad_angles)
+    if flags:
+        result = _mend(prepared, flags, (y, grad, grad_x), result, transpose)
+    result = result[0] if single else result
     if reverse:
         result = -result[..., torch.from_numpy(wiring.T.transpose_order)]
     grad_x = grad_x if grad_x.dtype is storage else grad_x.to(storage)
     return grad_x, result if result.dtype is angles.dtype else result.to(angles.dtype)
 
 
+def _mend(
+    prepared: Prepared,
+    flags: int,
+    vectors: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    grad_angles: torch.Tensor,
+    transpose: bool,
+) -> torch.Tensor:
+    """Look at the gradients of vectors (y, grad, grad_x), and do again in float64 and the plain form what may be wrong.
+
+    Returns the gradient of the angles in forward form, (B, K).
+    """
+    B, n = len(prepared), prepared[0].origin.wiring.n
+    reverse, result = prepared[0].origin.reverse, grad_angles.double()
+    batches = zip(*(v.view(B, -1, n) for v in vectors), strict=True)
+    for b, (y, grad, grad_x) in enumerate(batches):
+        mender = mender_of(prepared[b])
+        mender.mend("from_basis" if transpose else "to_basis", flags, grad, grad_x)
+        if not mender.suspects_products(flags, y, grad, grad_angles[b]):
+            continue
+        z, g = y[None].double(), grad[None].double()
+        a, common = scaled.outer_exponents(z, g)
+        z, g = scaled.shift(z, -a), scaled.shift(g, a - common)
+        again, _ = _walk(mender.plain(), z, g, torch.empty_like(g), transpose != reverse)
+        result[b] = scaled.shift(torch.from_numpy(again), common[:, 0])[0]
+    return result
+
+
 def _walk(
-    wiring: Wiring,
     prepared: Prepared,
     y: torch.Tensor,
     grad: torch.Tensor,
     grad_x: torch.Tensor,
     transpose: bool,
-) -> tuple[np.ndarray, bool]:
-    """Fill grad_x; returns the gradient of the angles in forward form, (B, K), and whether it is finite."""
-    batch, n = len(prepared), wiring.n
+) -> tuple[np.ndarray, int]:
+    """Fill grad_x; returns the gradient of the angles in forward form, (B, K), and the flags raised."""
+    forward = prepared[0].origin.wiring
+    batch, n = len(prepared), forward.n
     m = y.numel() // (batch * n)
     # Long sums are worth float64; short ones are not worth a gradient of twice the size.
     sums = np.float64 if m > LONG_SUM else prepared[0].T.dtype
-    out = np.zeros((batch, wiring.n_rotations), sums)
-    finite, apart = True, m * n * y.itemsize
+    out = np.zeros((batch, forward.n_rotations), sums)
+    flags, apart = 0, m * n * y.itemsize
     for b, c in enumerate(prepared):
         walk: Walk | None = c.bound.get(("backward", transpose))
         if walk is None:
-            forward = wiring.T if isinstance(wiring, Butterfly) and wiring.reverse else wiring
             bind: Any = _butterfly if isinstance(forward, Butterfly) else _pairs
             walk = c.bound["backward", transpose] = bind(forward, c, transpose)
         at = (y.data_ptr() + b * apart, grad.data_ptr() + b * apart, grad_x.data_ptr() + b * apart)
-        finite = walk(at, m, out[b]) and finite
-    return out, finite
+        flags |= walk(at, m, out[b])
+    return out, flags
 
 
 @lru_cache(maxsize=1024)
@@ -118,30 +146,30 @@ def _butterfly(wiring: Butterfly, c: Coefficients, transpose: bool) -> Walk:
         len(program),
         c.T,
         c.P,
-        c.scale_stored,
-        c.wedge,
+        c.stored_S,
+        c.W,
         plan.strides,
         -1.0 if transpose else 1.0,
     )
     layers, scratch = len(c.T), cpu_butterfly.ROWS_A_WEDGE
     spare = Spare(lambda: aligned((layers + scratch, plan.padded), number))
 
-    def rows(at: Addresses, start: int, stop: int, total: np.ndarray, alive: Any = program) -> bool:
-        finite, room = True, spare.lend()
+    def rows(at: Addresses, start: int, stop: int, total: np.ndarray, alive: Any = program) -> int:
+        flags, room = 0, spare.lend()
         y, grad, grad_x = at
         for first in range(start, stop, IN_KERNEL):
             at_row, count = first * row, min(IN_KERNEL, stop - first)
-            finite = kernel(
+            flags |= kernel(
                 y + at_row, grad + at_row, grad_x + at_row, count, *fixed, room[:layers], room[layers:], total
             )  # fmt: skip
         spare.give_back(room)
-        return finite
+        return flags
 
-    def walk(at: Addresses, m: int, out: np.ndarray) -> bool:
+    def walk(at: Addresses, m: int, out: np.ndarray) -> int:
         if m <= IN_KERNEL and m * k < 2 * WORTH_A_THREAD:
             return rows(at, 0, m, out)
 
-        def part(start: int, stop: int) -> tuple[np.ndarray, bool]:
+        def part(start: int, stop: int) -> tuple[np.ndarray, int]:
             total = np.zeros(k)
             return total, rows(at, start, stop, total)
 
@@ -155,20 +183,22 @@ def _pairs(wiring: Pairs, c: Coefficients, transpose: bool) -> Walk:
     row, kernel = n * number.itemsize, cast(Any, cpu_pairs.run_wedge)
     pairs, T, P = wiring.pairs, c.T, c.P
 
-    def walk(at: Addresses, m: int, out: np.ndarray) -> bool:
-        def rows(start: int, stop: int) -> tuple[np.ndarray, bool]:
+    def walk(at: Addresses, m: int, out: np.ndarray) -> int:
+        def rows(start: int, stop: int) -> tuple[np.ndarray, int]:
             total = np.zeros(k)
             y, g = (tile(n, number, stop - start) for _ in range(2))
             addresses = (address + start * row for address in at)
-            kernel(*addresses, stop - start, n, transpose, pairs, T, P, y, g, total)
-            return -total if transpose else total, True
+            flags = kernel(*addresses, stop - start, n, transpose, pairs, T, P, y, g, total)
+            return -total if transpose else total, flags
 
         return _add_up(over_rows(rows, m, k), out)
 
     return walk
 
 
-def _add_up(parts: list[tuple[np.ndarray, bool]], out: np.ndarray) -> bool:
-    for total, _ in parts:
+def _add_up(parts: list[tuple[np.ndarray, int]], out: np.ndarray) -> int:
+    flags = 0
+    for total, raised in parts:
         out += total
-    return all(finite for _, finite in parts)
+        flags |= raised
+    return flags

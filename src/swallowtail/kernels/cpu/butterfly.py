@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from swallowtail.kernels.cpu.codegen.butterfly import butterfly_pass
+from swallowtail.kernels.cpu.codegen.flags import clear_flags, raised_flags
 from swallowtail.kernels.cpu.codegen.shapes import REGISTER_BYTES, as_row, record_reader
 from swallowtail.kernels.cpu.jit import njit
 from swallowtail.kernels.cpu.plan import OTHER, STEP
@@ -110,9 +111,7 @@ def turn(T, strides, lanes, out):
 
 @njit(nogil=True, cache=True)
 def _collect(accumulator, strides, n, sign, W, out):
-    """Read the wedge products of first coordinates, layer by layer, into the flat gradient of the angles; False if one
-    is not finite.
-    """
+    """Read the wedge products of first coordinates, layer by layer, into the flat gradient of the angles."""
     k = 0
     for layer in range(len(strides)):
         p = strides[layer]
@@ -120,16 +119,6 @@ def _collect(accumulator, strides, n, sign, W, out):
             for a in range(block, min(block + p, n - p)):
                 out[k] += sign * accumulator[layer, a] * W[k]
                 k += 1
-    return _vanish(out) == 0.0
-
-
-@njit(nogil=True, cache=True, fastmath={"reassoc"})
-def _vanish(x):
-    """Σ 0·x: not zero if a number is not finite."""
-    total = 0.0
-    for value in x:
-        total += 0.0 * value
-    return total
 
 
 @njit(nogil=True, cache=True)
@@ -148,7 +137,8 @@ def _away(ahead, p, span, features, size):
 
 
 def _driver(family):
-    """A kernel for one family of codelets. Numba keys its disk cache by the name held in the closure.
+    """A kernel for one family of codelets, which returns the flags it raised. Numba keys its disk cache by the name
+    held in the closure.
 
     Each pass goes through some rows before the next one does: its coefficients then stay in the nearest cache, where
     those of all passes would not fit beside the data. In long rows those of one pass would not either, so passes
@@ -157,6 +147,7 @@ def _driver(family):
 
     @njit(nogil=True, cache=True)
     def run(x, y, count, n, single, n_single, double, n_double, T, P, S, scratch):
+        clear_flags()
         size, padded, room = scratch.itemsize, scratch.shape[1], scratch.ctypes.data
         row, whole = n * size, n == padded
         step = row if whole else padded * size
@@ -199,13 +190,14 @@ def _driver(family):
                     i = following
                 if not whole and begin < end:
                     _store(y + begin * row, y + (begin + 1) * row, not last, n, scratch)
+        return raised_flags()
 
     return run
 
 
 def _wedge_driver(family):
-    """Walk (y, grad) back through the rotation; ``out`` gains the gradient of the angles, its ``sign`` given. False if
-    one is not finite.
+    """Walk (y, grad) back through the rotation; ``out`` gains the gradient of the angles, its ``sign`` given. Returns
+    the flags raised.
 
     S, the diagonal of Qᵀ = S·M, is what fast passes end with; W is what the wedge products are short of. The
     accumulator (layers, padded) is room for them, scratch (ROWS_A_WEDGE, padded) for y as it is rebuilt.
@@ -213,6 +205,7 @@ def _wedge_driver(family):
 
     @njit(nogil=True, cache=True)
     def run(y, grad, grad_x, count, n, steps, n_steps, T, P, S, W, strides, sign, accumulator, scratch, out):
+        clear_flags()
         program = as_steps(steps, n_steps)
         padded, row, room = scratch.shape[1], n * scratch.itemsize, scratch.ctypes.data
         wide = padded * scratch.itemsize
@@ -247,7 +240,8 @@ def _wedge_driver(family):
                     )  # fmt: skip
                 if not whole and begin < end:
                     _store(grad_x + begin * row, grad_x + (begin + 1) * row, not last, n, scratch[2:])
-        return _collect(accumulator, strides, n, sign, W, out)
+        _collect(accumulator, strides, n, sign, W, out)
+        return raised_flags()
 
     return run
 
@@ -257,30 +251,6 @@ up = _driver("up")  # Y = Q X
 symmetric = _driver("symmetric")  # Y = Q D Qᵀ X, with S D S in place of S
 down_wedge = _wedge_driver("down wedge")
 up_wedge = _wedge_driver("up wedge")
-
-
-@njit(nogil=True, cache=True)
-def multiply(address, count, factor, like):
-    """The ``count`` numbers at an address times a power of two."""
-    row = as_row(address, count, like)
-    for i in range(count):
-        row[i] *= factor
-
-
-@njit(nogil=True, cache=True)
-def weighted_squares(z, weights, out):
-    """out[v] = Σᵢ weights[i]·z[v, i]²."""
-    for v in range(z.shape[0]):
-        out[v] = _weighted_squares(z[v], weights)
-
-
-@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
-def _weighted_squares(z, weights):
-    """Σ weights·z²; lanes may be summed in any order."""
-    total = z[0] * 0
-    for i in range(len(z)):
-        total += weights[i] * z[i] * z[i]
-    return total
 
 
 @njit(nogil=True, cache=True)

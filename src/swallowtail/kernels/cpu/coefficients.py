@@ -1,11 +1,20 @@
-"""What the CPU kernels read: coefficients of Qᵀ = S·M, made from angles once and kept while those last."""
+"""What the CPU kernels read: coefficients of Qᵀ = S·M, made from angles once and kept while those last.
+
+A fast Givens step turns (a, b) into (a + T_a·b, b + T_b·a). M is the product of these steps. The cosines that they lack
+are collected in S, one running scale per coordinate, so T_a = tan θ·S_b/S_a and T_b = −tan θ·S_a/S_b. Then
+
+    Qᵀx = S (M x)      Q x = Mᵀ (S x)      Q D Qᵀx = Mᵀ (S D S) M x
+
+so one set of coefficients serves all three. A plain step, (P_a·a + T_a·b, P_b·b + T_b·a), takes the scales into its
+coefficients and leaves 1. It is used where a cosine or a scale would be too small.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,9 +26,12 @@ from swallowtail.kernels.cpu.codegen import shapes as simd
 from swallowtail.kernels.cpu.plan import Plan, make_plan
 from swallowtail.wiring import Butterfly, Pairs, Wiring, pairs_at_stride
 
-# (smallest cosine, smallest running scale) of a fast rotation. A right angle is plain in both dtypes, and so exact.
-_RANGE = {torch.float32: (2.0**-24, 2.0**-48), torch.float64: (2.0**-53, 2.0**-400)}
-_SMALL = {np.float32: 2.0**-100, np.float64: 2.0**-960}  # S D S below: near subnormal
+# The smallest cosine and the smallest running scale of a fast step. A right angle is plain, and so exact.
+# Smaller scales would mean fewer plain steps at large depth, but S D S has to hold S², and vectors that differ from the
+# true ones by 1/S leave the range sooner (`mend`).
+MIN_COSINE = {torch.float32: 2.0**-24, torch.float64: 2.0**-53}
+MIN_SCALE = {torch.float32: 2.0**-48, torch.float64: 2.0**-400}
+MIN_MIDDLE = {torch.float32: 2.0**-100, torch.float64: 2.0**-960}  # of the largest number in S D S
 SPARE_BYTES = 2**20  # of room that is kept for the next call; more would not stay in a cache
 _NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
 _TORCH = {np.dtype(number): dtype for dtype, number in _NUMPY.items()}
@@ -66,19 +78,32 @@ def in_arithmetic(x: torch.Tensor) -> torch.Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
+class Origin(NamedTuple):
+    """What the coefficients of one rotation were made from: copies, which do not change with the originals."""
+
+    wiring: Wiring  # not reversed
+    angles: torch.Tensor  # shape: (K,), of that wiring
+    reverse: bool  # whether Q is the transpose of that rotation
+    eigenvalues: torch.Tensor | None = None  # shape: (n,), float64
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Coefficients:
-    """What the kernels read for one rotation, Qᵀ = S·M (see `cpu_butterfly`), and for one diagonal."""
+    """What the kernels read for one rotation and one diagonal; the letters are explained above.
 
-    T: np.ndarray
-    P: np.ndarray
-    plain: np.ndarray  # for each pass, or for each rotation of Pairs
-    scale: np.ndarray  # S in float64
-    scale_stored: np.ndarray  # S in the kernel's dtype
+    A butterfly has T and P by layer and coordinate, Pairs by rotation: (K, 2).
+    """
+
+    T: np.ndarray  # multiplies the partner's coordinate
+    P: np.ndarray  # multiplies the own coordinate in plain steps
+    plain: np.ndarray  # for each pass of a butterfly, or for each rotation of Pairs
+    S: np.ndarray  # the scales at the end, float64
+    stored_S: np.ndarray  # the same in the kernel's dtype
     scaled: bool  # whether S differs from 1
-    diagonal: np.ndarray | None = None  # S D S, divided by `factor`
+    origin: Origin
+    middle: np.ndarray | None = None  # S D S, divided by `factor`
     factor: float = 1.0  # a power of two
-    wedge: np.ndarray | None = None  # for each rotation, the scales of its two coordinates multiplied
+    W: np.ndarray | None = None  # for each rotation, S_a·S_b before it: what wedge products of M x lack
     # Kernels that have all this at hand. They must not hold this object: in a circle it would outlive its use.
     bound: dict[Any, Any] = field(default_factory=dict)
 
@@ -101,23 +126,24 @@ def prepare(
         wiring: who meets whom.
         angles: shape (B, K), float32 or float64; the kernels will work in this dtype.
         eigenvalues: shape (B, n), if Q D Qᵀ is wanted.
-        fast: two multiply-adds a rotation where the range of the scales allows it.
+        fast: two multiply-adds per rotation where the range of the scales allows it.
         rotation: the result of an earlier call with the same angles, to add eigenvalues to.
         training: a backward pass will read them too.
     """
     if rotation is None:
-        forward, turned, _ = forward_form(wiring, angles)
-        theta = turned.detach().to("cpu", torch.float64)
+        forward, turned, reverse = forward_form(wiring, angles.detach().cpu())
+        theta = turned.double()
         cos, sin = torch.cos(theta).numpy(), torch.sin(theta).numpy()
         pack: Any = _pack_butterfly if isinstance(forward, Butterfly) else _pack_pairs
         rotation = tuple(
-            pack(forward, angles.dtype, c, s, fast, training) for c, s in zip(cos, sin, strict=True)
+            pack(Origin(forward, own, reverse), c, s, fast, training)
+            for own, c, s in zip(turned.clone(), cos, sin, strict=True)
         )
     if eigenvalues is None:
         return rotation
-    d = eigenvalues.detach().to("cpu", torch.float64).numpy()
-    prepared = tuple(_with_diagonal(c, row) for c, row in zip(rotation, d, strict=True))
-    if fast and not all(_holds(c, row) for c, row in zip(prepared, d, strict=True)):
+    d = eigenvalues.detach().to("cpu", torch.float64, copy=True)
+    prepared = tuple(_with_eigenvalues(c, row) for c, row in zip(rotation, d, strict=True))
+    if fast and not all(_holds(c) for c in prepared):
         return prepare(wiring, angles, eigenvalues, fast=False)
     return prepared
 
@@ -154,16 +180,18 @@ def plan_of(wiring: Butterfly, dtype: np.dtype | type, backward: bool = False) -
 
 
 def _pack_butterfly(
-    wiring: Butterfly, dtype: torch.dtype, cos: np.ndarray, sin: np.ndarray, fast: bool, training: bool
+    origin: Origin, cos: np.ndarray, sin: np.ndarray, fast: bool, training: bool
 ) -> Coefficients:
+    wiring, dtype = origin.wiring, origin.angles.dtype
+    assert isinstance(wiring, Butterfly)
     number = _NUMPY[dtype]
     plan = plan_of(wiring, number)
     shape = (len(plan.strides), plan.padded)
     # One allocation for what is always needed: each costs as much as a thousand rotations.
     size = shape[0] * shape[1]
     room = aligned((size + shape[1] + (len(cos) if training else 0),), number)
-    T, stored, wedge = room[:size].reshape(shape), room[size : size + shape[1]], room[size + shape[1] :]
-    scale, plain = np.empty(plan.padded), np.empty(len(plan.passes), np.bool_)
+    T, stored, W = room[:size].reshape(shape), room[size : size + shape[1]], room[size + shape[1] :]
+    S, plain = np.empty(plan.padded), np.empty(len(plan.passes), np.bool_)
     # Most rotations need no plain pass and so no P: try without, and allocate it if one turns up.
     for rows in (0, shape[0]) if fast else (shape[0],):
         P = aligned((rows, plan.padded), number)
@@ -174,26 +202,27 @@ def _pack_butterfly(
             plan.bounds,
             wiring.n,
             fast,
-            *_RANGE[dtype],
+            MIN_COSINE[dtype],
+            MIN_SCALE[dtype],
             T,
             P,
-            scale,
+            S,
             stored,
-            wedge,
+            W,
             plain,
         ):
             break
-    return Coefficients(T, P, plain, scale, stored, not plain[-1], wedge=wedge if training else None)
+    return Coefficients(T, P, plain, S, stored, not plain[-1], origin, W=W if training else None)
 
 
-def _pack_pairs(
-    wiring: Pairs, dtype: torch.dtype, cos: np.ndarray, sin: np.ndarray, fast: bool, training: bool
-) -> Coefficients:
+def _pack_pairs(origin: Origin, cos: np.ndarray, sin: np.ndarray, fast: bool, training: bool) -> Coefficients:
+    wiring, dtype = origin.wiring, origin.angles.dtype
+    assert isinstance(wiring, Pairs)
     number = _NUMPY[dtype]
     T, P = np.empty((wiring.n_rotations, 2), number), np.empty((wiring.n_rotations, 2), number)
-    scale, plain = np.empty(wiring.n), np.zeros(wiring.n_rotations, np.bool_)
-    cpu_pairs.pack(cos, sin, wiring.pairs, fast, *_RANGE[dtype], T, P, scale, plain)
-    return Coefficients(T, P, plain, scale, _stored(scale, number), bool(fast and (scale != 1).any()))
+    S, plain = np.empty(wiring.n), np.zeros(wiring.n_rotations, np.bool_)
+    cpu_pairs.pack(cos, sin, wiring.pairs, fast, MIN_COSINE[dtype], MIN_SCALE[dtype], T, P, S, plain)
+    return Coefficients(T, P, plain, S, _stored(S, number), bool(fast and (S != 1).any()), origin)
 
 
 def _stored(values: np.ndarray, number: Any) -> np.ndarray:
@@ -202,22 +231,27 @@ def _stored(values: np.ndarray, number: Any) -> np.ndarray:
     return out
 
 
-def _with_diagonal(c: Coefficients, eigenvalues: np.ndarray) -> Coefficients:
+def _with_eigenvalues(c: Coefficients, eigenvalues: torch.Tensor) -> Coefficients:
     """S D S; divided by a power of two where the dtype could not hold it to full precision."""
-    number = c.T.dtype
-    diagonal = np.zeros(len(c.scale))  # padding is zero and has to stay so
-    diagonal[: len(eigenvalues)] = eigenvalues
-    largest, smallest = np.abs(eigenvalues).max(), np.abs(c.scale).min()
+    dtype = c.origin.angles.dtype
+    d = np.zeros(len(c.S))  # padding is zero and has to stay so
+    d[: len(eigenvalues)] = eigenvalues.numpy()
+    largest, smallest = np.abs(d).max(), np.abs(c.S).min()
     factor = 1.0
-    if 0 < largest < _SMALL[number.type] / smallest**2:
+    if 0 < largest < MIN_MIDDLE[dtype] / smallest**2:
         factor = float(np.ldexp(1.0, np.frexp(largest)[1] - 1))
-    stored = _stored(diagonal / factor * c.scale**2, number)
-    return replace(c, diagonal=stored, factor=factor, bound={})
+    origin = c.origin._replace(eigenvalues=eigenvalues)
+    middle = _stored(d / factor * c.S**2, c.T.dtype)
+    return replace(c, origin=origin, middle=middle, factor=factor, bound={})
 
 
-def _holds(c: Coefficients, eigenvalues: np.ndarray) -> bool:
-    """Whether S D S is a normal number wherever D is one: small eigenvalues, too, keep their precision."""
-    assert c.diagonal is not None
-    smallest = np.finfo(c.T.dtype).tiny
-    normal = np.abs(eigenvalues) / c.factor >= smallest
-    return bool((np.abs(c.diagonal[: len(eigenvalues)])[normal] >= smallest).all())
+def _holds(c: Coefficients) -> bool:
+    """Whether S D S is a normal number wherever D is one: small eigenvalues, too, keep their precision. Products with a
+    reversed butterfly do not use S D S.
+    """
+    if c.origin.reverse:
+        return True
+    assert c.middle is not None
+    assert c.origin.eigenvalues is not None
+    tiny, d = np.finfo(c.T.dtype).tiny, np.abs(c.origin.eigenvalues.numpy())
+    return bool((np.abs(c.middle[: len(d)])[d / c.factor >= tiny] >= tiny).all())

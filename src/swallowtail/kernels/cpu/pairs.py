@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from swallowtail.kernels.cpu.codegen.flags import clear_flags, raised_flags
 from swallowtail.kernels.cpu.codegen.rows import (
     ROW_REGISTERS,
     integer,
@@ -102,7 +103,10 @@ def join(pairs, n):
 
 @njit(nogil=True, cache=True)
 def run(x, y, count, n, mode, scaled, pairs, T, P, plain, joined, diagonal, tile):
-    """Y = Qᵀ X (DOWN), Q X (UP) or Q D Qᵀ X (SYMMETRIC) on ``count`` rows of n numbers at addresses x, y."""
+    """Y = Qᵀ X (DOWN), Q X (UP) or Q D Qᵀ X (SYMMETRIC) on ``count`` rows of n numbers at addresses x, y. Returns the
+    flags raised.
+    """
+    clear_flags()
     size, width = tile.itemsize, tile.shape[1]
     lanes = width // ROW_REGISTERS
     few = max(2, lanes // 4)  # below this a tile's lanes are mostly idle; a single vector has no tile
@@ -111,7 +115,7 @@ def run(x, y, count, n, mode, scaled, pairs, T, P, plain, joined, diagonal, tile
             row = as_row(y + v * n * size, n, tile)
             row[:] = as_row(x + v * n * size, n, tile)
             _run_vector(row, mode, scaled, pairs, T, P, plain, diagonal)
-        return
+        return raised_flags()
     lines = -(-min(width, count) * n * size // LINE)
     for v in range(0, count, width):
         last = min(count - v, width) - 1
@@ -127,11 +131,15 @@ def run(x, y, count, n, mode, scaled, pairs, T, P, plain, joined, diagonal, tile
         if mode != DOWN:
             _up(pairs, T, P, plain, joined, tile, ahead)
         _move(False, y + v * n * size, n, last, tile, diagonal.ctypes.data if scaled and mode == DOWN else 0)
+    return raised_flags()
 
 
 @njit(nogil=True, cache=True)
 def run_wedge(y, grad, grad_x, count, n, transpose, pairs, T, P, tile_y, tile_g, out):
-    """Walk (y, grad) back through the plain rotation and add the wedge products to ``out`` (K,), float64."""
+    """Walk (y, grad) back through the plain rotation and add the wedge products to ``out`` (K,), float64. Returns the
+    flags raised.
+    """
+    clear_flags()
     size, width = tile_y.itemsize, tile_y.shape[1]
     at_y, at_g = tile_y.ctypes.data, tile_g.ctypes.data
     row = width * size
@@ -148,6 +156,7 @@ def run_wedge(y, grad, grad_x, count, n, transpose, pairs, T, P, tile_y, tile_g,
             rotate_rows_plain(tile_y, at_y + i, at_y + j, t_i, t_j, P[k, 0], P[k, 1])
             rotate_rows_plain(tile_y, at_g + i, at_g + j, t_i, t_j, P[k, 0], P[k, 1])
         move_any(False, grad_x + v * n * size, n, last, tile_g)
+    return raised_flags()
 
 
 @njit(nogil=True, cache=True)

@@ -10,11 +10,12 @@ from numba import carray, types
 
 from swallowtail.kernels.cpu import openmp as _openmp
 from swallowtail.kernels.cpu.butterfly import down, symmetric, up
+from swallowtail.kernels.cpu.codegen.flags import OVERFLOW, UNDERFLOW
 from swallowtail.kernels.cpu.jit import cfunc
 from swallowtail.kernels.cpu.openmp import take
 
 KERNELS: dict[str, Any] = {"down": down, "up": up, "symmetric": symmetric}
-NUMBERS = 14  # of a job
+NUMBERS = 16  # of a job; threads set the last two to 1 where they leave the range
 
 
 @lru_cache(maxsize=16)
@@ -24,7 +25,8 @@ def _work(family: str, number: type) -> Any:
     going_down, going_up = family == "down", family == "up"
 
     def work(job):
-        _, pieces, x, y, count, n, padded, single, n_single, double, n_double, T, P, S = carray(job, NUMBERS)
+        like = carray(job, NUMBERS)
+        _, pieces, x, y, count, n, padded, single, n_single, double, n_double, T, P, S, _, _ = like
         scratch = np.empty((0 if n == padded else 2, padded), number)
         row, pairs = n * scratch.itemsize, (count + 1) // 2  # kernels take rows two by two
         piece = take(job)
@@ -32,11 +34,15 @@ def _work(family: str, number: type) -> Any:
             start, stop = 2 * (pairs * piece // pieces), min(count, 2 * (pairs * (piece + 1) // pieces))
             a, b, rows = x + start * row, y + start * row, stop - start
             if going_down:
-                down(a, b, rows, n, single, n_single, double, n_double, T, P, S, scratch)
+                flags = down(a, b, rows, n, single, n_single, double, n_double, T, P, S, scratch)
             elif going_up:
-                up(a, b, rows, n, single, n_single, double, n_double, T, P, S, scratch)
+                flags = up(a, b, rows, n, single, n_single, double, n_double, T, P, S, scratch)
             else:
-                symmetric(a, b, rows, n, single, n_single, double, n_double, T, P, S, scratch)
+                flags = symmetric(a, b, rows, n, single, n_single, double, n_double, T, P, S, scratch)
+            if flags & OVERFLOW:
+                like[-2] = 1
+            if flags & UNDERFLOW:
+                like[-1] = 1
             piece = take(job)
 
     return cfunc(types.void(types.CPointer(types.int64)), work)
@@ -45,12 +51,15 @@ def _work(family: str, number: type) -> Any:
 def run(
     family: str, number: np.dtype, threads: int, pieces: int, x: int, y: int, count: int, n: int, padded: int,
     single: int, n_single: int, double: int, n_double: int, T: int, P: int, S: int,
-) -> None:  # fmt: skip
-    """``count`` rows of n numbers at addresses x, y, as `cpu_butterfly` does them, in so many pieces."""
+) -> int:  # fmt: skip
+    """``count`` rows of n numbers at addresses x, y, as `cpu_butterfly` does them, in so many pieces. Returns the flags
+    raised on any of the threads.
+    """
     job = np.array(
         [
-            0, pieces, x, y, count, n, padded, single, n_single, double, n_double, T, P, S,
+            0, pieces, x, y, count, n, padded, single, n_single, double, n_double, T, P, S, 0, 0,
         ],
         np.int64,
     )  # fmt: skip
     _openmp.on_threads(_work(family, number.type).address, job, threads)
+    return OVERFLOW * int(job[-2]) | UNDERFLOW * int(job[-1])

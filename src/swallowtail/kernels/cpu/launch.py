@@ -1,0 +1,133 @@
+"""Kernels with their coefficients bound to them: functions of addresses, over threads where that is worth it.
+
+An action is what a kernel does with a wiring that is not reversed: "to_basis" is Qᵀ x, "from_basis" Q x, "symmetric"
+Q D Qᵀ x, and "unscaled" M x, which is Qᵀ x without its scales.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, reduce
+from operator import or_
+from typing import Any
+
+import numpy as np
+import torch
+
+from swallowtail.kernels.cpu import butterfly as cpu_butterfly
+from swallowtail.kernels.cpu import openmp as _openmp
+from swallowtail.kernels.cpu import pairs as cpu_pairs
+from swallowtail.kernels.cpu import parallel as cpu_threads
+from swallowtail.kernels.cpu.codegen import shapes as simd
+from swallowtail.kernels.cpu.coefficients import Coefficients, Spare, aligned, plan_of, tile
+from swallowtail.kernels.cpu.elementwise import multiply
+from swallowtail.kernels.cpu.plan import program
+from swallowtail.kernels.cpu.threads import WORTH_A_THREAD, over_rows, share
+from swallowtail.wiring import Butterfly, Pairs, Wiring
+
+# (address of x, address of y, number of rows); returns the floating-point flags that were raised
+Rows = Callable[[int, int, int], int]
+FAMILIES = {"to_basis": "down", "unscaled": "down", "from_basis": "up", "symmetric": "symmetric"}
+MODES = {"down": cpu_pairs.DOWN, "up": cpu_pairs.UP, "symmetric": cpu_pairs.SYMMETRIC}
+
+
+def bound(wiring: Wiring, action: str, c: Coefficients) -> Rows:
+    """A function of (x, y, m), the addresses of m contiguous rows of n, for one action on one rotation."""
+    run: Rows | None = c.bound.get(action)
+    if run is None:
+        run = c.bound[action] = _make(wiring, action, c)
+    return run
+
+
+def _make(wiring: Wiring, action: str, c: Coefficients) -> Rows:
+    butterfly = isinstance(wiring, Butterfly)
+    make_rows: Any = _butterfly_rows if butterfly else _pairs_rows
+    rows = make_rows(wiring, action, c)
+    n, k = wiring.n, wiring.n_rotations
+    bytes_a_row = n * c.T.dtype.itemsize
+    factor, like = c.factor if action == "symmetric" else 1.0, c.T
+
+    def run(x: int, y: int, count: int) -> int:
+        if count * k < 2 * WORTH_A_THREAD or torch.get_num_threads() == 1:
+            flags = rows(x, y, count)
+        elif butterfly and _openmp.available():
+            flags = rows(x, y, count, *share(count, k))
+        else:
+            parts = over_rows(lambda a, b: rows(x + a * bytes_a_row, y + a * bytes_a_row, b - a), count, k)
+            flags = reduce(or_, parts, 0)
+        if factor != 1.0:
+            multiply(y, count * n, factor, like)
+        return flags
+
+    return run
+
+
+@lru_cache(maxsize=1024)
+def _programs(
+    wiring: Butterfly, number: np.dtype, family: str, plain: bytes, scaled: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The programs for one vector and for two."""
+    plan, flags = plan_of(wiring, number), np.frombuffer(plain, np.bool_)
+    single, double = (program(plan, family, flags, scaled, vectors) for vectors in (1, 2))
+    return single, double
+
+
+def _butterfly_rows(wiring: Butterfly, action: str, c: Coefficients) -> Callable[..., int]:
+    number, n = c.T.dtype, wiring.n
+    family = FAMILIES[action]
+    kernel = cpu_threads.KERNELS[family]
+    diagonal = c.middle if action == "symmetric" else c.stored_S
+    scaled = c.scaled and action != "unscaled"
+    single, double = _programs(wiring, number, family, c.plain.tobytes(), scaled)
+    T, P, shape = c.T, c.P, (2, c.T.shape[1])
+    if family == "up":
+        T = aligned(c.T.shape, number)
+        cpu_butterfly.turn(c.T, plan_of(wiring, number).strides, simd.lanes(number.itemsize * 8), T)
+    unused = np.empty(shape, number)  # without padding nothing is kept there
+    assert diagonal is not None
+    arrays = (single, double, T, P, diagonal)
+    # Numba takes longer over an array than over a number.
+    one, two, t, p, d = (array.ctypes.data for array in arrays)
+    n_one, n_two = len(single), len(double)
+
+    def rows(x: int, y: int, count: int, threads: int = 1, pieces: int = 1, alive: Any = arrays) -> int:
+        if threads > 1:
+            return cpu_threads.run(
+                family, number, threads, pieces, x, y, count, n, shape[1], one, n_one, two, n_two, t, p, d
+            )  # fmt: skip
+        room = unused if n == shape[1] else aligned(shape, number)
+        flags: int = kernel(x, y, count, n, one, n_one, two, n_two, t, p, d, room)
+        return flags
+
+    return rows
+
+
+@lru_cache(maxsize=64)
+def _joined(wiring: Pairs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    order: tuple[np.ndarray, np.ndarray, np.ndarray] = cpu_pairs.join(wiring.pairs, wiring.n)
+    return order
+
+
+def _pairs_rows(wiring: Pairs, action: str, c: Coefficients) -> Callable[..., int]:
+    number, n = c.T.dtype, wiring.n
+    mode = MODES[FAMILIES[action]]
+    diagonal = c.middle if action == "symmetric" else c.stored_S
+    scaled = action == "symmetric" or (c.scaled and action != "unscaled")
+    order, joined, swapped = _joined(wiring)
+    place = np.stack([swapped, ~swapped], 1).astype(np.int64)  # of the first coordinate, and of the second
+    pairs, T, P = (np.take_along_axis(array[order], place, 1) for array in (wiring.pairs, c.T, c.P))
+    plain = c.plain[order]
+    joined = joined & ~plain & ~np.roll(plain, -1)
+
+    nothing, spare = tile(0, number), Spare(lambda: tile(n, number))
+
+    def rows(x: int, y: int, count: int) -> int:
+        room = nothing if count == 1 else spare.lend()
+        if count % room.shape[1]:  # as `tile` says
+            room[:] = 0
+        flags: int = cpu_pairs.run(x, y, count, n, mode, scaled, pairs, T, P, plain, joined, diagonal, room)
+        if count > 1:
+            spare.give_back(room)
+        return flags
+
+    return rows
