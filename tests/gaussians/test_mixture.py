@@ -9,8 +9,8 @@ from sklearn.mixture import GaussianMixture
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from swallowtail.gaussians.distances import Distances
-from swallowtail.gaussians.likelihood import rotation_of
 from swallowtail.gaussians.mixture import GivensMixture
+from swallowtail.gaussians.selection import rotation_of
 
 
 @parametrize_with_checks([GivensMixture(random_state=0), GivensMixture(2, rotations="tied", random_state=0)])

@@ -9,8 +9,15 @@
 | `product`, `marginal`, `conditional`, `linear_regression` | Bayesian inference | bayes.py |
 | `conjugate_gradients`, `log_determinant` | what inference solves with | solvers.py |
 
-The other files serve these: arguments.py (checks), moments.py (sums over rows), likelihood.py (choosing rotations and
-regularisation), components.py and distances.py (the Gaussians of a mixture).
+The other files serve these:
+
+| file | what it holds |
+|---|---|
+| arguments.py | checks of the estimators' arguments |
+| moments.py | means and second moments of a stream of rows, exact or sketched |
+| selection.py | which rotations, how many, and how much noise: chosen on held-out rows |
+| components.py | the Gaussians of a mixture and their M-step |
+| distances.py | Mahalanobis distances to all of them in one pass, for the E-step |
 
 The two estimators need scikit-learn. Each name is imported when it is first used, so the others work without it.
 """

@@ -1,8 +1,8 @@
 """Bayesian inference with Gaussians Q D Qᵀ: products, marginals, conditionals, linear regression, evidence.
 
-What the structure gives exactly is computed so: in one basis everything is arithmetic on eigenvalues, and blocks
-Σ[I, J] are products with unit vectors. Elsewhere systems are solved by conjugate gradients, preconditioned with our
-inverse, and log-determinants by Lanczos quadrature of the preconditioned matrix; both say how far they are off.
+Two Gaussians with the same Q need only arithmetic on eigenvalues, and blocks Σ[I, J] are products with unit vectors:
+both are exact. Otherwise systems are solved by conjugate gradients, preconditioned with the fitted inverse, and
+log-determinants are estimated by Lanczos quadrature of the preconditioned matrix. Both return how accurate they are.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Product(NamedTuple):
 
     distribution: GivensNormal
     log_z: Estimate
-    exact: bool  # whether the distribution is; otherwise its precision was refitted
+    exact: bool  # whether the distribution is exact; otherwise its precision was refitted
     angle: float  # degrees between the true precision and the refitted one; 0 if exact
 
 

@@ -9,13 +9,13 @@ import torch
 from scipy.special import logsumexp
 
 from swallowtail.gaussians.distances import Distances
-from swallowtail.gaussians.likelihood import NOISES, Fold, Plan, choose, grow, rotation_of, variances_along
+from swallowtail.gaussians.selection import NOISES, Fold, Plan, choose, grow, rotation_of, variances_along
 from swallowtail.operators import Rotation, SymmetricOperator
 
 NEGLIGIBLE = 1e-10  # a responsibility below this adds nothing to a moment in float64
 LEAST = 1e-6  # a variance is at least this fraction of its column's over all data: no component is a spike
 HELD_OUT = 0.25  # share of the rows that choose how to regularise
-TRIED = 3  # components, the largest, whose held-out rows choose ridge and number of rotations
+TRIED = 3  # the held-out rows of this many components, the largest, choose ridge and number of rotations
 ENOUGH = 8  # rows on either side of such a split
 ROWS = 1024  # taken to float64 at a time
 CHEAP = 2e5  # n·K up to which all of these try every ridge; beyond, the largest chooses ridge and K
@@ -72,7 +72,7 @@ class Components:
         """log w_k + log N(x; μ_k, Σ_k).
 
         The quadratic form is Σ_i (z_i − m_i)²/d_i with z = Q_kᵀ(x − c) and m = Q_kᵀ(μ_k − c): c, the mean of
-        all data, keeps float32 from subtracting large numbers, and a row is read once for all components.
+        all data, keeps float32 from subtracting large numbers. A row is read once for all components.
         """
         with np.errstate(divide="ignore"):
             constant = np.log(self.weights) - 0.5 * (
@@ -103,7 +103,7 @@ class Components:
         self._bind()
 
     def choose_rotations(self, X: np.ndarray, resp: np.ndarray) -> bool:
-        """Grow each Q anew on its component's covariance; keep it where it is better. Whether any was."""
+        """Choose each Q again from its component's covariance and keep the better one; returns whether any changed."""
         scatters = (_scatter(X, resp[:, k], self.means[k]) for k in range(len(self.means)))
         count = len(self.means)
         if self.tied:
@@ -155,7 +155,7 @@ class Components:
         self._distances = Distances(rotations[:1] if self.tied else rotations, self.dtype)
 
     def _bind(self) -> None:
-        """What the E-step needs, in the data's dtype; the noise's unit is the mean variance within."""
+        """What the E-step needs, in the data's dtype. The noise's unit is the mean variance within components."""
         self.noise = self.plan.noise * (float(self.weights @ self.along.mean(1)) or 1.0)
         d = self.variances
         self._centre = (self.weights @ self.means).astype(self.dtype)
@@ -177,9 +177,9 @@ def make_plan(
 ) -> tuple[Plan, list[Rotation] | None]:
     """Ridge, number of rotations and noise, from held-out rows of the start; and the rotations tried on the way.
 
-    The largest components choose ridge and number of rotations, each for itself (`choose`). The noise is chosen
-    by the mixture as a whole, since a row that is an outlier to its own component may be none to another. The
-    rotations come from three quarters of the rows: good enough to begin EM with, which chooses them anew later.
+    The largest components choose ridge and number of rotations (`choose`). The noise is chosen by the mixture as a
+    whole, because an outlier of one component may belong to another. The rotations come from three quarters of the
+    rows. That is good enough to begin EM with, which chooses them again later.
     """
     held = generator.random(len(X)) < HELD_OUT
     k = int(labels.max()) + 1

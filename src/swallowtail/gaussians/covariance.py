@@ -1,4 +1,4 @@
-"""GivensCovariance: a covariance Q D Qᵀ from samples, in scikit-learn's manners."""
+"""GivensCovariance: a scikit-learn estimator of a covariance Q D Qᵀ."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from swallowtail import checks
 from swallowtail.fitting.budget import default_budget
 from swallowtail.fitting.methods.factor import fit_factor
 from swallowtail.gaussians.arguments import check_shrinkage
-from swallowtail.gaussians.likelihood import NOISES, Fold, Plan, choose, fit_covariance, least_variances
 from swallowtail.gaussians.moments import DenseMoments, Reservoir, SketchMoments
+from swallowtail.gaussians.selection import NOISES, Fold, Plan, choose, fit_covariance, least_variances
 from swallowtail.operators import Rotation, SymmetricOperator
 from swallowtail.wiring import Butterfly, Wiring
 
-LARGEST_DENSE = 8192  # columns; from there on n² float64 numbers take more than 512 MiB: a sketch instead
-POLISH = 20  # L-BFGS iterations on all angles: they gained 0.018 bits a pixel on held-out MNIST-5k
+LARGEST_DENSE = 8192  # columns; beyond, n² float64 numbers take more than 512 MiB, so a sketch is kept
+POLISH = 20  # L-BFGS iterations on all angles: 0.018 bits per pixel better on held-out MNIST-5k
 N_FOLDS = 3
-CHEAP = 1e7  # n·K, n = 1024 with K by default, up to which every fold chooses ridge and K; beyond, the first
+CHEAP = 1e7  # n·K up to which every fold chooses ridge and K (n = 1024 with the default K); beyond, only the first
 BLOCK = 2**22  # numbers of X worked on at a time
 
 
 class GivensCovariance(BaseEstimator):
     """Gaussian covariance Σ = Q (D + b·s) Qᵀ with Q a product of Givens rotations chosen from the data.
 
-    K angles and n variances instead of n(n + 1)/2 numbers; log-densities, Mahalanobis distances and samples cost
-    O(n log n) a row. The structure regularises by itself; how many rotations are used and how much noise b is
-    added to the variances is chosen on held-out rows, so that N < n, constant and duplicate columns are fine.
+    It stores K angles and n variances instead of n(n + 1)/2 numbers. Log-densities, Mahalanobis distances and samples
+    cost O(n log n) per row. The number of rotations and the noise b are chosen on held-out rows. Fewer rows than
+    columns, constant columns and duplicate columns are fine.
 
     Args:
         n_rotations: the largest K; by default n⌈lg n⌉/2. With a number for ``shrinkage`` all are used.
-        wiring: "pairs" chooses who meets whom from the data, "butterfly" or a `Butterfly` fixes it.
-        target: "likelihood" picks rotations by what they gain in log-density, "matrix" by squared error. On
-            held-out MNIST the first is better by 0.3 bits a pixel.
+        wiring: "pairs" chooses from the data which columns are rotated together; "butterfly" or a `Butterfly` fixes it.
+        target: "likelihood" picks rotations by their gain in log-density, "matrix" by squared error. On held-out
+            MNIST the first is better by 0.3 bits per pixel.
         shrinkage: "auto" chooses on held-out rows; a number is b, in units of the mean variance s.
-        sketch: "auto", or whether to hold a sketch of rank ``sketch_size`` instead of n² moments. Rotations are
-            then chosen by squared error.
-        sketch_size: of the sketch.
+        sketch: whether to keep a sketch of rank ``sketch_size`` instead of n² moments; "auto" does so above 8192
+            columns. With a sketch, rotations are chosen by squared error.
+        sketch_size: rank of the sketch.
         assume_centered: take the mean to be 0.
-        random_state: of a butterfly's or a sketch's fit. Held-out rows are picked by a hash of their contents: the
-            same rows give the same covariance, in whatever order and pieces they come.
+        random_state: of a butterfly's or a sketch's fit. Held-out rows are picked by a hash of their contents, so the
+            same rows give the same covariance, whatever their order and however they are split into calls.
 
     Attributes:
         location_: the mean, shape (n,).
@@ -91,7 +91,7 @@ class GivensCovariance(BaseEstimator):
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> GivensCovariance:
-        """Take the rows of X into the moments; the covariance is refitted when it is next asked for."""
+        """Add the rows of X to the moments; the covariance is refitted when it is next read."""
         first = not hasattr(self, "_moments")
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=first)
         if first:
@@ -236,7 +236,7 @@ class GivensCovariance(BaseEstimator):
         return plan if self.wiring == "pairs" else plan._replace(n_rotations=budget)
 
     def _fit_sketch(self, moments: SketchMoments, budget: int) -> tuple[Rotation, np.ndarray, Plan]:
-        """Rotations from the sketch; what it leaves out of each column's variance goes through them as well."""
+        """Rotations from the sketch. The variance that the sketch leaves out is rotated and added to D."""
         factor, rest = moments.factor(), moments.rest()
         fit = fit_factor(factor, budget, seed=self._seed)
         rotation = Rotation(fit.wiring, torch.from_numpy(fit.angles))

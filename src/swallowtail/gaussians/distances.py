@@ -1,8 +1,10 @@
-"""Mahalanobis distances of rows to all Gaussians of a mixture in one pass, and variances along their axes: the
-E-step and the M-step over the kernels of `cpu_distances`.
+"""Mahalanobis distances of rows to all Gaussians of a mixture in one pass, and variances along their axes.
 
-Rotations are fast Givens steps, two multiply-adds each: Qᵀ = S·M, and the scales S go into the last step, where
-(z_i − m_i)² w_i with z = S·Mx is (a_i (Mx)_i − b_i)², a = S√w and b = m√w: numbers of order 1 whatever S and w are.
+They are the E-step and the M-step of a mixture; the kernels are in kernels/cpu/distances.py.
+
+Rotations are fast Givens steps of two multiply-adds each: Qᵀ = S·M with a diagonal S. The scales S enter in the last
+step: with z = S·Mx, (z_i − m_i)² w_i = (a_i (Mx)_i − b_i)², where a = S√w and b = m√w. The squared numbers are of order
+1 whatever S and w are.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ class Distances:
 
         Args:
             X: shape (m, n).
-            centre: c (n,), taken from X first: float32 should not subtract large numbers after a rotation.
+            centre: c (n,), subtracted from X first, because float32 loses digits when large numbers are rotated.
             means: Q_kᵀ(μ_k − c), shape (k, n).
             weights: w, shape (k, n).
         """
@@ -69,7 +71,7 @@ class Distances:
     ) -> np.ndarray:  # shape: (n,)
         """Σ r z² over rows x of X (m, n), z = Q_kᵀ(x − mean).
 
-        ``usual`` (n,) are variances to expect: squares are taken of z over their roots, which do not overflow.
+        ``usual`` (n,) are the variances to expect. z is divided by their roots before it is squared: no overflow.
         """
         number, k = self.dtype, k if len(self._scales) > 1 else 0
         rows = tile(X.shape[1], number)

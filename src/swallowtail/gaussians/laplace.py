@@ -20,7 +20,7 @@ from swallowtail.fitting.symmetric import fit_symmetric
 from swallowtail.gaussians.normal import GivensNormal
 from swallowtail.operators import Rotation, SymmetricOperator
 
-DENSE = 2048  # up to so many weights the curvature is added up entry by entry; beyond, products are asked for
+DENSE = 2048  # up to so many weights all entries of the curvature are computed; beyond, products with it
 CHUNK = 256  # rows whose Jacobians are held at a time
 DECADES = (-6.0, 8.0)  # log₁₀ of the prior precisions tried
 
@@ -36,8 +36,8 @@ class GivensLaplace:
     """Laplace's approximation w ~ N(w*, P⁻¹), P = H + δ·I ≈ Q (D + δ) Qᵀ.
 
     H is the curvature of the negative log-likelihood at the trained weights w*, δ the precision of the prior
-    N(0, δ⁻¹ I). Q is chosen to minimise Σ log diag(QᵀPQ), that is KL(N(w*, Q D⁻¹ Qᵀ) ‖ N(w*, P⁻¹)); with no
-    rotations this is diagonal Laplace, and every rotation brings it nearer to the full one.
+    N(0, δ⁻¹ I). Q is chosen to minimise Σ log diag(QᵀPQ), that is KL(N(w*, Q D⁻¹ Qᵀ) ‖ N(w*, P⁻¹)). Without
+    rotations this is diagonal Laplace, and every rotation brings it nearer to full Laplace.
 
     Args:
         model: a trained module, called with a batch; (m, C) outputs.
@@ -201,7 +201,7 @@ class GivensLaplace:
         return H.cpu().numpy()
 
     def _products(self, batches: list[tuple[Tensor, Tensor]], X: np.ndarray) -> np.ndarray:
-        """H X for columns X (P, k), column by column: a Jacobian product there and one back, or a Hessian's."""
+        """H X for columns X (P, k), column by column."""
         columns = torch.from_numpy(np.ascontiguousarray(X.T)).to(self.mean)
         out = torch.zeros_like(columns, dtype=torch.float64)
         for x, y in batches:

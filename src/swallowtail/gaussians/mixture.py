@@ -1,4 +1,4 @@
-"""GivensMixture: a mixture of Gaussians with covariances Q D Qᵀ, in scikit-learn's manners."""
+"""GivensMixture: a scikit-learn estimator of a mixture of Gaussians with covariances Q D Qᵀ."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from swallowtail import checks
 from swallowtail.fitting.budget import default_budget
 from swallowtail.gaussians.arguments import check_mixture
 from swallowtail.gaussians.components import Components, make_plan
-from swallowtail.gaussians.likelihood import Plan
+from swallowtail.gaussians.selection import Plan
 from swallowtail.operators import SymmetricOperator
 
 BLOCK = 2**21  # numbers of X in one block of an E-step: 16 MiB
-# Times rotations are chosen anew, after EM has settled. On MNIST-5k 3 take twice the steps and move held-out bits a
-# pixel from 4.885 to 4.859 (default K) and from 4.848 to 4.855 (K = 2000), one start each.
+# How often rotations are chosen again after EM has settled. On MNIST-5k, 3 take twice the steps; held-out bits per
+# pixel go from 4.885 to 4.859 (default K) and from 4.848 to 4.855 (K = 2000), one start each.
 REFITS = 1
 FORGETTING = 0.6  # step t of online EM weighs (t + 2)^−0.6; any exponent in (½, 1] converges
 
 
 class GivensMixture(DensityMixin, BaseEstimator):
-    """Σ_k w_k N(μ_k, Q_k (D_k + b·s) Q_kᵀ), fitted by EM; arguments and attributes as GaussianMixture's.
+    """Σ_k w_k N(μ_k, Q_k (D_k + b·s) Q_kᵀ), fitted by EM; arguments and attributes as in GaussianMixture.
 
-    The E-step is one fused quadratic form a component, O(n log n) a row. The M-step updates weights, means and
-    variances D exactly; rotations are chosen when EM on the rest has settled, and kept where the expected
-    log-likelihood gains, so that the likelihood of the data rises until the noise b stops it.
+    The E-step is one fused quadratic form per component, O(n log n) per row. The M-step updates weights, means and
+    variances D exactly. Rotations are chosen again when EM on the rest has settled, and are kept only where they
+    raise the expected log-likelihood.
 
     Args:
         n_components: k.
         n_rotations: the largest K of each component; by default n⌈lg n⌉/2.
-        rotations: "full" gives each component its own Q, "tied" one Q to all (each with its own D).
+        rotations: "full" gives each component its own Q; "tied" gives all of them one Q, each with its own D.
         target: as in `GivensCovariance`.
-        shrinkage: "auto" chooses ridge, number of rotations and noise on held-out rows of the start; a number is
+        shrinkage: "auto" chooses ridge, number of rotations and noise on held-out rows before EM begins. A number is
             the noise b, in units of the mean variance within components.
         tol: EM has settled when the mean log-density gains less.
         max_iter: EM steps in all.
@@ -102,9 +102,9 @@ class GivensMixture(DensityMixin, BaseEstimator):
         return np.argmax(self._fit(X), axis=1)
 
     def partial_fit(self, X: Any, y: Any = None) -> GivensMixture:
-        """Online EM: fit to the first rows that come, then one stepwise update of weights, means and D a call.
+        """Online EM: the first call fits; every later one is a stepwise update of weights, means and D.
 
-        Rotations stay those of the first call: give it rows enough to choose them.
+        Rotations stay those of the first call, so give it enough rows to choose them.
         """
         if not hasattr(self, "_components"):
             self.fit(X)

@@ -1,4 +1,4 @@
-"""First and second moments of a stream of rows: n² numbers, or a sketch; and a few rows kept aside."""
+"""First and second moments of a stream of rows, exact (n² numbers) or sketched, and a sample of the rows."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class DenseMoments:
 class SketchMoments:
     """Count, mean and variances of all rows, and the leading ``size`` directions of spread: O(n · size) numbers.
 
-    Rows are taken in ``size`` at a time; of the old directions and the new rows together, the leading ones stay.
+    Rows are added ``size`` at a time. Of the old directions and the new rows together, the leading ones are kept.
     """
 
     def __init__(self, n: int, size: int, assume_centered: bool = False) -> None:
@@ -104,8 +104,8 @@ def _leading(R: np.ndarray, size: int) -> np.ndarray:
 class Reservoir:
     """A sample of at most `RESERVOIR` rows of a stream: those whose contents hash lowest.
 
-    As uniform as a random one, and the same however the rows are cut into blocks, ordered or seeded: what is
-    chosen on held-out rows then does not change from run to run.
+    It is as uniform as a random sample, and the same whatever the order of the rows, their blocks and the seed. So what
+    is chosen on held-out rows does not change from run to run.
     """
 
     def __init__(self) -> None:

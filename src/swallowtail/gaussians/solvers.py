@@ -52,7 +52,7 @@ def conjugate_gradients(
     count, error = 0, float((r.norm(dim=-1) / size).max()) if len(b) else 0.0
     while error > tolerance and count < most:
         Ap = matvec(p)
-        # A row that is solved has p = 0: its step is 0, not 0/0.
+        # A row that is solved has p = 0: its step must be 0, not 0/0.
         alpha = rz / (p * Ap).sum(-1, keepdim=True).clamp_min(torch.finfo(b.dtype).tiny)
         x, r = x + alpha * p, r - alpha * Ap
         z = precondition(r)
@@ -90,7 +90,7 @@ def _quadrature(matvec: Matvec, z: Tensor, steps: int) -> Tensor:
                 w = w - (w * u).sum(-1, keepdim=True) * u
         length = w.norm(dim=-1, keepdim=True)
         if k + 1 < steps:
-            # A space that is exhausted gives rounding: a zero there ends the recurrence cleanly.
+            # Once the Krylov space is exhausted only rounding is left: a zero ends the recurrence.
             alive = length > 1e-10 * T[:, 0, 0].abs().max().to(w)
             T[:, k, k + 1] = T[:, k + 1, k] = (length * alive)[:, 0].cpu()
             basis.append(

@@ -1,10 +1,11 @@
-"""Σ ≈ Q (D + b·s) Qᵀ for held-out likelihood: which rotations, how many, and how much noise to add.
+"""Which rotations, how many, and how much noise: Σ ≈ Q (D + b·s) Qᵀ, chosen on held-out rows.
 
-Rotations are chosen on S + a·s (S the sample covariance, s its mean variance): the ridge a keeps two nearly
-constant columns that were once non-zero together from looking perfectly correlated. D = diag(QᵀSQ). Three
-numbers decide how well that does on new data, the ridge a, the number of rotations K and the noise b; `choose`
-reads them off held-out rows. Growing rotations is greedy, so one run tells all smaller K as well, and for one
-Gaussian the held-out log-density needs nothing but the held-out second moments in the basis Q.
+S is the sample covariance and s its mean variance. Rotations are chosen on S + a·s, and D = diag(QᵀSQ). The ridge a is
+there for nearly constant columns: two of them that were once non-zero together would look perfectly correlated.
+
+`choose` picks the ridge a, the number of rotations K and the noise b with the best log-density on held-out rows. That
+is cheap. Rotations are added greedily, so one run tries all smaller K as well. And the held-out log-density of one
+Gaussian needs only the held-out second moments in the basis Q.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ from swallowtail.fitting.methods.butterfly import fit_butterfly
 from swallowtail.operators import Rotation
 from swallowtail.wiring import Butterfly, Wiring
 
-RIDGES = (0.0, 0.003, 0.03)  # a; from 0.015 to 0.15 the held-out MNIST mixture moves by 0.005 bits a pixel
+RIDGES = (
+    0.0,
+    0.003,
+    0.03,
+)  # a; from 0.015 to 0.15 the held-out MNIST mixture changes by 0.005 bits per pixel
 NOISES = np.concatenate([[0.0], np.logspace(-8, 0, 25)])  # b
 PREFIXES = (0.0, 0.125, 0.25, 0.5, 1.0)  # of the rotations asked for
-THRESHOLD = 0.1  # of a layer's largest weight, as in fitting/jacobi.py
+THRESHOLD = 0.1  # of a layer's largest weight: pairs below it wait for a later layer
 LEAST_WEIGHT = 1e-12  # squared correlation that is rounding
 LEAST = 1e-10  # a variance is at least this fraction of its own column's: finite densities on singular data
 ALONE = 0.01  # a column whose squared correlations with all others add up to less is left out of the search
@@ -161,10 +166,10 @@ def _jacobi(A: np.ndarray, count: int, s: float, target: str) -> tuple[Any, Any]
 
 
 def _jacobi_among(A: np.ndarray, count: int, target: str) -> tuple[Any, Any] | None:
-    """The same on columns that correlate with others at all; None where that saves nothing or proves wrong.
+    """The same without columns that hardly correlate with any other; None where that saves nothing or proves wrong.
 
-    Of MNIST's pixels a third hardly vary with any other: without them the search takes half the time. A column
-    left out can come to matter only once others are rotated, so that is looked at in the end.
+    A third of MNIST's pixels are like that, and without them the search takes half the time. A column that was left out
+    can start to matter once others are rotated. This is checked at the end.
     """
     n, d = len(A), np.maximum(np.diagonal(A), ROUNDING)
     active = (A * A) @ (1 / d) / d - 1 > ALONE

@@ -1,0 +1,31 @@
+"""Matrix-free linear algebra."""
+
+import pytest
+import torch
+from gaussians.small import operator
+
+from swallowtail import SymmetricOperator
+from swallowtail.gaussians.solvers import conjugate_gradients, log_determinant
+
+
+def test_log_determinant_by_quadrature():
+    H = operator(64)
+    near = SymmetricOperator(H.rotation, H.eigenvalues * 1.3)
+    estimate = log_determinant(H, near)
+    assert estimate.value == pytest.approx(H.logdet().item(), abs=1e-8)
+    other = log_determinant(H, operator(64, seed=4))
+    assert abs(other.value - H.logdet().item()) < 4 * other.error
+
+
+@pytest.mark.parametrize("preconditioned", [True, False])
+def test_conjugate_gradients(preconditioned):
+    H, b = operator(32), torch.ones(2, 32, dtype=torch.float64)
+    b[1] = 0.0  # a row that is solved from the start
+    solved = conjugate_gradients(H, b, H.inverse() if preconditioned else None)
+    torch.testing.assert_close(solved.x, H.solve(b.T).T, rtol=1e-6, atol=1e-7)
+    assert solved.converged
+    assert solved.error < 1e-8
+    assert solved.iterations <= (2 if preconditioned else 64)
+    stopped = conjugate_gradients(H, b, most=1)
+    assert not stopped.converged
+    assert stopped.iterations == 1
