@@ -19,13 +19,23 @@ from torch import Tensor
 from swallowtail.wiring import Wiring
 
 # Samples of low rank leave coordinates that hold only rounding errors. An angle taken from those would be random, so
-# a pair keeps its place if it holds less than this many machine epsilons of what the largest errors come from.
+# such a pair is not turned. This many machine epsilons count as rounding.
 ROUNDING = 16
 
 
 def noise_in_samples(samples: Tensor) -> Tensor:  # shape: (*batch,)
-    """The energy zᵢ² + zⱼ² up to which a pair of samples (*batch, n, r) is noise: the square of a rounding error."""
+    """Up to which Σ zᵢ² + Σ zⱼ² a pair holds only rounding errors; samples (*batch, n, r)."""
     return (ROUNDING * torch.finfo(samples.dtype).eps) ** 2 * samples.square().sum((-2, -1))
+
+
+def noise_in_moments(diagonal: Tensor) -> Tensor:  # shape: (*batch,)
+    """Up to which Aᵢᵢ + Aⱼⱼ a pair holds only rounding errors; the diagonal of A (*batch, n) as it is now.
+
+    Moments are squares, so they lose twice as many digits as samples: here the epsilon itself counts, not its square.
+    Their errors come from the largest entries. The trace would be too strict, since on a wide side it is n times the
+    mean.
+    """
+    return ROUNDING * torch.finfo(diagonal.dtype).eps * diagonal.amax(-1)
 
 
 def angles_from_samples(samples: Tensor, wiring: Wiring, n_fit: int | None = None) -> tuple[Tensor, Tensor]:
@@ -57,11 +67,17 @@ def angles_from_samples(samples: Tensor, wiring: Wiring, n_fit: int | None = Non
 
 
 def angles_from_moments(moments: Tensor, wiring: Wiring) -> Tensor:  # shape: (*batch, K)
-    """The same angles from the second moments A = Σ z zᵀ themselves, (*batch, n, n)."""
+    """The same angles from the second moments A = Σ z zᵀ themselves, (*batch, n, n).
+
+    Coordinates with less energy than `noise_in_moments` keep their place; samples would still tell them from noise.
+    """
     A = moments.clone()
     angles = [A.new_zeros(*A.shape[:-2], 0)]
     for i, j in _index_pairs(wiring, A.device):
-        theta = 0.5 * torch.atan2(2 * A[..., i, j], A[..., i, i] - A[..., j, j])
+        diagonal = A.diagonal(dim1=-2, dim2=-1)
+        a, b = diagonal[..., i], diagonal[..., j]
+        theta = 0.5 * torch.atan2(2 * A[..., i, j], a - b)
+        theta = torch.where(a + b > noise_in_moments(diagonal)[..., None], theta, 0.0)
         for axis, trailing in ((-2, (..., None)), (-1, (..., None, slice(None)))):  # A ← GᵀA, then A ← AG
             c, s = theta.cos()[trailing], theta.sin()[trailing]
             a, b = A.index_select(axis, i), A.index_select(axis, j)

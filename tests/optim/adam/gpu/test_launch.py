@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 import torch
 from interpreter import DEVICE, needs_kernels, only_without_kernels, run_interpreted
+from optim.low_rank import KINDS, check_same_rotations, low_rank_samples
 
 pytest.importorskip("triton", reason="the GPU back end needs Triton")
 
@@ -15,7 +16,7 @@ from swallowtail.kernels import use_backend
 from swallowtail.optim import GivensAdam
 from swallowtail.optim.adam import bases as adam_bases
 from swallowtail.optim.adam.gpu import gpu_for
-from swallowtail.optim.closed_form import angles_from_samples
+from swallowtail.optim.closed_form import angles_from_moments, angles_from_samples
 from swallowtail.wiring import Butterfly
 
 
@@ -80,3 +81,15 @@ def test_angles_from_samples():
     expected, expected_turned = angles_from_samples(samples.double(), wiring)
     assert torch.allclose(turned.double(), expected_turned, atol=1e-4)
     assert torch.allclose(angles.double().cos() ** 2, expected.cos() ** 2, atol=1e-4)
+
+
+@needs_kernels
+@pytest.mark.parametrize("n", [8, 13])
+def test_rounding_noise_is_not_rotated(n):
+    """The same coordinates are left alone as on a CPU, from samples and from moments."""
+    wiring = Butterfly(n, 2)
+    z = torch.stack([low_rank_samples(kind, n).float() for kind in KINDS])
+    with use_backend("gpu"):
+        angles, _ = gpu_for(z.to(DEVICE)).angles_from_samples(z.to(DEVICE), wiring)
+    check_same_rotations(angles.cpu(), angles_from_samples(z, wiring)[0])
+    check_same_rotations(angles.cpu(), angles_from_moments(z @ z.mT, wiring))

@@ -166,12 +166,15 @@ def sketch_kernel(
 
 @triton.jit
 def _jacobi_stage(
-    z, cross_ptr, difference_ptr, base, low, n,
+    z, cross_ptr, difference_ptr, noise, base, low, n,
     ABOVE: tl.constexpr, BELOW: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """One layer on the rows of a program, partners BELOW rows apart; the sums go to where its angles begin."""
     a, b = tl.split(tl.permute(tl.reshape(z, (ABOVE, 2, BELOW, COLUMNS)), (0, 2, 3, 1)))
-    cross, difference = tl.sum(a * b, axis=2), tl.sum(a * a - b * b, axis=2)
+    # An angle from rounding errors would be random: sums of zero are no rotation.
+    some = tl.sum(a * a + b * b, axis=2) > noise
+    cross = tl.where(some, tl.sum(a * b, axis=2), 0.0)
+    difference = tl.where(some, tl.sum(a * a - b * b, axis=2), 0.0)
     i = base + low * (2 * BELOW * tl.arange(0, ABOVE)[:, None] + tl.arange(0, BELOW)[None, :])
     stride = low * BELOW
     place = i // (2 * stride) * stride + i % stride
@@ -192,13 +195,14 @@ def _jacobi_stage(
 
 @triton.jit
 def jacobi_kernel(
-    z_ptr, cross_ptr, difference_ptr, starts_ptr, layer, low, n, r, n_rotations,
+    z_ptr, cross_ptr, difference_ptr, starts_ptr, noise_ptr, layer, low, n, r, n_rotations,
     STAGES: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """STAGES layers of a Jacobi pass over rows of z (n, r), strides falling to ``low``: Σ zᵢzⱼ and Σ zᵢ² − Σ zⱼ².
 
     A program holds the 2^STAGES rows that meet in these layers. Pairs are turned so that they are uncorrelated, the
     larger first. Rows beyond n are zero, which no rotation changes. ``starts_ptr``: where each layer's angles begin.
+    ``noise_ptr``: for each of the batch, up to which Σ zᵢ² + Σ zⱼ² a pair holds only rounding errors.
     """
     program = tl.program_id(0)
     batch = tl.program_id(1).to(tl.int64)
@@ -207,9 +211,11 @@ def jacobi_kernel(
     at = z_ptr + (batch * n + rows)[:, None] * r + columns[None, :]
     mask = (rows < n)[:, None] & (columns < r)[None, :]
     z = tl.load(at, mask=mask, other=0.0)
+    noise = tl.load(noise_ptr + batch)
     for stage in tl.static_range(STAGES):
         start = batch * n_rotations + tl.load(starts_ptr + layer + stage)
         z = _jacobi_stage(
-            z, cross_ptr + start, difference_ptr + start, base, low, n, 2**stage, 2 ** (STAGES - 1 - stage), COLUMNS
+            z, cross_ptr + start, difference_ptr + start, noise, base, low, n,
+            2**stage, 2 ** (STAGES - 1 - stage), COLUMNS,
         )  # fmt: skip
     tl.store(at, z, mask=mask)

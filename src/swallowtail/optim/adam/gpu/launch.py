@@ -18,6 +18,7 @@ from swallowtail.kernels.gpu import backend, tables
 from swallowtail.kernels.gpu.launch import launch
 from swallowtail.optim.adam.gpu import kernels
 from swallowtail.optim.adam.state import DeviceNumbers, Side
+from swallowtail.optim.closed_form import noise_in_samples
 from swallowtail.wiring import Butterfly
 
 SKETCH_BLOCK, VECTOR_BLOCK = 512, 1024  # entries per program; the kernels wait for memory either way
@@ -138,14 +139,14 @@ def angles_from_samples(samples: Tensor, wiring: Butterfly) -> tuple[Tensor, Ten
     cross, difference = z.new_empty(2, batch, wiring.n_rotations)
     columns = 1 << (r - 1).bit_length()
     most = max(1, (JACOBI_NUMBERS // columns).bit_length() - 1)
-    layer, starts = 0, _starts(wiring, z.device)
+    layer, starts, noise = 0, _starts(wiring, z.device), noise_in_samples(z)
     bits = wiring.n_layers // wiring.depth
     while layer < wiring.n_layers:
         stages = min(most, bits - layer % bits)
         low = wiring.strides[layer + stages - 1]
         programs = -(-n // (low << stages)) * low
         launch(
-            kernels.jacobi_kernel, (programs, batch), z, cross, difference, starts, layer, low, n, r,
+            kernels.jacobi_kernel, (programs, batch), z, cross, difference, starts, noise, layer, low, n, r,
             wiring.n_rotations, warps=WARPS, STAGES=stages, COLUMNS=columns,
         )  # fmt: skip
         layer += stages
