@@ -12,7 +12,7 @@ from benchmarks.common.rows import Row
 
 OTHER = {
     "iterations": "cg_iterations",
-    "nats a dimension": "log_likelihood",
+    "nats per dimension": "log_likelihood",
     "MiB": "peak_mib",
     "own estimate": "estimate",
 }
@@ -45,7 +45,7 @@ def _synthetic(rows: list[Row]) -> Bars:
             used = mean(
                 rows, "cpu_seconds", part="synthetic", contender=f"swallowtail, K={K}", matrix=f"n_mu={large}"
             )
-            yield f"default K={K}, n_mu={large}: seconds a fit", used, "≤", seconds
+            yield f"default K={K}, n_mu={large}: seconds per fit", used, "≤", seconds
     for depth, angles in ((1, (33.6, 35.3, 16.8)), (2, (11.0, 25.8, 12.9))):
         yield from _degrees(rows, "butterfly", f"swallowtail, depth {depth}", angles)
     five, many = (mean(rows, part="algorithm1", contender="Algorithm 1", matrix=f"n_mu={m}") for m in (5, 64))
@@ -136,7 +136,7 @@ def _targets(rows: list[Row]) -> Bars:
             mean(rows, "log_likelihood", part="likelihood", matrix=matrix, contender=f"target {t}")
             for t in ("likelihood", "matrix")
         )
-        yield f"held-out likelihood, {matrix}: gain, nats a dimension", ours - plain, ">", 0.0
+        yield f"held-out likelihood, {matrix}: gain, nats per dimension", ours - plain, ">", 0.0
 
 
 def _curve(rows: list[Row]) -> Bars:

@@ -38,7 +38,7 @@ def bars(rows: list[Row]) -> list[str]:
             met = share <= 0.05 and value < float(rival["bits_per_dim"])
             name = f"{task}, {row['method']} {row['setting'].split()[0]}, {row['dtype']}"
             figures = f"{value:.4f} with {100 * share:.1f} %, {float(rival['bits_per_dim']):.4f} ({rival['method']})"
-            say(f"{name}: bits a pixel below every rival's, at most 5 % of the floats", met, figures)
+            say(f"{name}: bits per pixel below every rival's, at most 5 % of the floats", met, figures)
         worst = min(float(r["worst_log_density"]) for r in ours)
         say(f"{task}: never -inf", bool(np.isfinite(worst)), f"worst row {worst:.4g}")
     for full in of(rows, "mixture", method="scikit-learn full"):
@@ -58,7 +58,7 @@ def bars(rows: list[Row]) -> list[str]:
 
 
 def plot(rows: list[Row]) -> None:
-    """Bits a pixel against bytes, against seconds of scoring and of fitting."""
+    """Bits per pixel against bytes, against seconds of scoring and of fitting."""
     figure = Figure(figsize=(14, 4.2), layout="constrained")
     labels = {
         "bytes": "bytes of the model (float32)",
@@ -81,7 +81,7 @@ def plot(rows: list[Row]) -> None:
             )
         axes.set(xscale="log", xlabel=label)
         axes.grid(alpha=0.3)
-    figure.axes[0].set_ylabel("bits a pixel, held out (less is better)")
+    figure.axes[0].set_ylabel("bits per pixel, held out (less is better)")
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper", frameon=False)
     figure.suptitle(
         "Ten Gaussians on dequantised MNIST, 4000 + 1000 rows, float64, every setting tuned held out"
@@ -98,16 +98,16 @@ def _section(rows: list[Row]) -> list[str]:
     lines = [
         "## Gaussians",
         "",
-        "Dequantised MNIST, 4000 rows to fit, 1000 held out; bits a pixel, less is better. Seconds are of one thread's",
-        "processor time, for scoring of 5000 rows. Every contender starts from the same clusters, runs to the same",
-        "tolerance, and has its settings chosen on a quarter of the 4000 (rows `tuning`).",
+        "Dequantised MNIST: 4000 rows to fit, 1000 held out. Bits per pixel: less is better. Seconds are processor",
+        "time of one thread; scoring is of 5000 rows. Every contender starts from the same clusters and runs to the",
+        "same tolerance. Its settings are chosen on a quarter of the 4000 rows (task `tuning`).",
         "",
     ]
     for task, title in (("single", "One Gaussian"), ("mixture", "Ten Gaussians")):
         lines += [
             f"### {title}",
             "",
-            "| | setting | dtype | bits a pixel | % of full's floats | fit s | score s |",
+            "| | setting | dtype | bits per pixel | % of full's floats | fit s | score s |",
         ]
         lines += ["|---|---|---|---|---|---|---|"]
         for r in sorted(of(rows, task), key=lambda r: (r["dtype"], float(r["bits_per_dim"]))):
@@ -138,15 +138,16 @@ def _weak(rows: list[Row]) -> list[str]:
     by_name = {r["method"]: r for r in of(rows, "mixture", dtype="float64")}
     if {"scikit-learn diag", "scikit-learn full", "GivensMixture"} <= by_name.keys():
         diag, full, ours = (by_name[k] for k in ("scikit-learn diag", "scikit-learn full", "GivensMixture"))
+        worst = [float(row["worst_log_density"]) for row in (ours, full)]
         lines += [
             f"- Diagonal covariances fit in {float(diag['fit_seconds']):.2g} s, "
             f"ours in {float(ours['fit_seconds']):.2g}.",
-            f"- Of a row that is like nothing in the data ours thinks worse: the lowest log-density held out is "
-            f"{float(ours['worst_log_density']):.3g}, of full covariances {float(full['worst_log_density']):.3g}.",
+            "- Our model scores outliers far more harshly. Its lowest log-density of a held-out row is "
+            f"{worst[0]:,.0f}, that of full covariances {worst[1]:,.0f}.",
         ]
     for r in of(rows, "half"):
         lines.append(
-            f"- Q is no stable estimate: half of the rows give a covariance {float(r['angle']):.0f}° from that of all. "
-            "(The same rows give the same fit, in any order, pieces and seed.)"
+            f"- Q is no stable estimate: half of the rows give a covariance {float(r['angle']):.0f}° away from that of "
+            "all rows. (The same rows give the same fit, in any order, in any pieces and with any seed.)"
         )
     return [*lines, ""]

@@ -24,7 +24,7 @@ Estimate = Callable[[np.ndarray], tuple[Density, int]]  # a covariance → its l
 
 
 def bits(log_density: np.ndarray) -> float:
-    """Bits a pixel of (x + u)/256 from natural log-densities of rows."""
+    """Bits per pixel of (x + u)/256 from natural log-densities of rows."""
     return float(8 - np.mean(log_density) / (N * np.log(2)))
 
 
@@ -139,7 +139,7 @@ def _leading(S: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
 def tune(
     name: str, make: Callable[..., Any], train: np.ndarray, axes: list[list[Any]], start: tuple[int, ...]
 ) -> list[tuple[tuple[Any, ...], float]]:
-    """Settings and their bits a pixel on the last quarter of the rows, fitted to the others; the best one first.
+    """Settings and their bits per pixel on the last quarter of the rows, fitted to the others; the best one first.
 
     Climbs a grid from ``start``: the best place so far gets all its neighbours tried, until it is better than they
     are. So the best is in the interior of ``axes``, or at an end that was meant to be one.

@@ -115,10 +115,9 @@ def _section(rows: list[Row]) -> Iterator[str]:
     yield from (
         "## Optimisers",
         "",
-        "Made by `python -m benchmarks.optim` (the last table: `.optim.gpu`); medians over five seeds not used",
-    )
-    yield from (
-        "in development, rows in `benchmarks/results/optim-*.csv`, plots in `benchmarks/results/optim`.",
+        "Made by `python -m benchmarks.optim`, the last table by `python -m benchmarks.optim.gpu`. Numbers are medians",
+        "over five seeds that development did not use. Rows are in `benchmarks/results/optim-*.csv`, plots in",
+        "`benchmarks/results/optim`.",
         "",
     )
     if "lbfgs" in parts:

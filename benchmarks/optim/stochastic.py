@@ -29,9 +29,8 @@ METHODS: dict[str, Callable[[Any, float], torch.optim.Optimizer]] = {
 }
 GRID = (0.007, 0.01, 0.014, 0.02, 0.03, 0.05)
 TUNING_SEEDS = (1, 2, 3)
-RATES: dict[
-    str, dict[str, float]
-] = {  # ablations take GivensAdam's, but a random basis is no better than none
+# Ablations take GivensAdam's rate, but a random basis takes Adam's: it is no better than none.
+RATES: dict[str, dict[str, float]] = {
     "MLP 64-64-10": {"Adam": 0.02, "SOAP": 0.03, "GivensAdam": 0.05},
     "AE 64-32-8-32-64": {"Adam": 0.03, "SOAP": 0.03, "GivensAdam": 0.03},
     "AE 64-128-16-128-64": {"Adam": 0.014, "SOAP": 0.02, "GivensAdam": 0.02},
