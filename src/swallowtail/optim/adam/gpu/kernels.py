@@ -6,7 +6,7 @@ input: vector ``row`` at ``coordinate · n_rows + row``. Neighbouring programs r
 cache joins their accesses.
 
 ``numbers_ptr`` is a `DeviceNumbers.row`. What changes from step to step is read from there, so that a recorded launch
-can be replayed.
+can be replayed. ``new1``, ``kept2`` and ``new2`` are 1 − β₁, β₂ and 1 − β₂.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def _load(
 
 @triton.jit
 def adam_kernel(
-    x_ptr, y_ptr, m_ptr, s_ptr, u_ptr, v_ptr, u_again_ptr, v_again_ptr, numbers_ptr, n, n_rows, new1, kept2, new2,
+    x_ptr, y_ptr, m_ptr, second_ptr, u_ptr, v_ptr, u_again_ptr, v_again_ptr, numbers_ptr, n, n_rows, new1, kept2, new2,
     TURNED: tl.constexpr, DEPTH: tl.constexpr, EVEN: tl.constexpr, DIRECT: tl.constexpr,
     GROUPS: tl.constexpr, BITS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """y = Q · Adam(Qᵀ x) for vectors on rows; the moments m and s, in the basis, move on in place.
+    """y = Q · Adam(Qᵀ x) for vectors on rows; the moments, m and ``second``, in the basis, move on in place.
 
-    Adam's direction is factor · m / (√s + eps), with the corrections of its first steps taken out as numbers. The
+    Adam's direction is factor · m / (√second + eps), with the corrections of the first steps taken out as numbers. The
     tables come twice for the reason given in `rotate_kernel`.
     """
     rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -67,11 +67,11 @@ def adam_kernel(
     m = load_tile(m_ptr, rows, tile, n, n_rows, DTYPE, TURN, EVEN, GROUPS, BITS, 1, ROWS, 1)
     m = tl.where(used, m + new1 * (z - m), m)
     store_tile(m_ptr, m, rows, tile, n, n_rows, TURN, EVEN, GROUPS, BITS, 1, ROWS, 1)
-    s = load_tile(s_ptr, rows, tile, n, n_rows, DTYPE, TURN, EVEN, GROUPS, BITS, 1, ROWS, 1)
-    s = tl.where(used, kept2 * s + new2 * z * z, s)
-    store_tile(s_ptr, s, rows, tile, n, n_rows, TURN, EVEN, GROUPS, BITS, 1, ROWS, 1)
+    second = load_tile(second_ptr, rows, tile, n, n_rows, DTYPE, TURN, EVEN, GROUPS, BITS, 1, ROWS, 1)
+    second = tl.where(used, kept2 * second + new2 * z * z, second)
+    store_tile(second_ptr, second, rows, tile, n, n_rows, TURN, EVEN, GROUPS, BITS, 1, ROWS, 1)
     eps, factor = tl.load(numbers_ptr + EPS).to(DTYPE), tl.load(numbers_ptr + FACTOR).to(DTYPE)
-    z = factor * m / (tl.sqrt(s) + eps)
+    z = factor * m / (tl.sqrt(second) + eps)
     for i in range(DEPTH):
         d = (DEPTH - 1 - i) * SWEEP
         z = whole_sweep(z, u_again_ptr + d, v_again_ptr + d, GROUPS, BITS, 1, ROWS, True, False, False)
@@ -131,7 +131,7 @@ def carry_kernel(
 
 @triton.jit
 def vector_kernel(
-    g_ptr, p_ptr, new_ptr, m_ptr, s_ptr, numbers_ptr, n, new1, kept2, new2, BLOCK: tl.constexpr
+    g_ptr, p_ptr, new_ptr, m_ptr, second_ptr, numbers_ptr, n, new1, kept2, new2, BLOCK: tl.constexpr
 ):
     """new = kept · p − lr · Adam(g), entry by entry."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -143,11 +143,11 @@ def vector_kernel(
     m = tl.load(m_ptr + i, mask=some)
     m = tl.where(used, m + new1 * (g - m), m)
     tl.store(m_ptr + i, m, mask=some)
-    s = tl.load(s_ptr + i, mask=some)
-    s = tl.where(used, kept2 * s + new2 * g * g, s)
-    tl.store(s_ptr + i, s, mask=some)
+    second = tl.load(second_ptr + i, mask=some)
+    second = tl.where(used, kept2 * second + new2 * g * g, second)
+    tl.store(second_ptr + i, second, mask=some)
     p = tl.load(p_ptr + i, mask=some).to(tl.float32)
-    tl.store(new_ptr + i, kept * p - lr * factor * m / (tl.sqrt(s) + eps), mask=some)
+    tl.store(new_ptr + i, kept * p - lr * factor * m / (tl.sqrt(second) + eps), mask=some)
 
 
 @triton.jit
