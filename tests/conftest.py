@@ -10,8 +10,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from swallowtail.kernels.cpu import backend as cpu
-from swallowtail.kernels.cpu import coefficients as cpu_coefficients
+from swallowtail.kernels.cpu import coefficients, launch
 
 # The same examples every time, so that a failure is the change's; HYPOTHESIS_PROFILE=default looks for new ones.
 settings.register_profile("fixed", derandomize=True)
@@ -39,7 +38,7 @@ def poisoned_memory(monkeypatch):
     monkeypatch.setattr(torch, "empty", _poisoned(torch.empty))
     monkeypatch.setattr(torch, "empty_like", _poisoned(torch.empty_like))
     monkeypatch.setattr(torch.Tensor, "new_empty", _poisoned(torch.Tensor.new_empty))
-    for module in (cpu, cpu_coefficients):  # not NumPy itself: Numba must know np.empty when it compiles
+    for module in (coefficients, launch):  # not NumPy itself: Numba must know np.empty when it compiles
         monkeypatch.setattr(module, "np", _PoisonedNumpy())
 
 

@@ -34,17 +34,16 @@ def interleaved(
     device: str,
     label: str,
     threads: int = 1,
-    least: float = 10e-3,
 ) -> dict[str, np.ndarray]:
     """Seconds per call of each function, ``rounds`` times, in turn, so that noise from outside meets all alike.
 
-    Each measurement repeats a short call until it lasts about ``least`` seconds. Before that the call runs for a third
-    of ``least`` without being measured: while the others ran, its data and code have left the caches (on a shared
+    Each measurement repeats a short call until it lasts about 10 ms, 50 ms on a GPU. Before that the call runs for a
+    third of that without being measured: while the others ran, its data and code have left the caches (on a shared
     machine the first call after 10 ms takes up to twice as long), and a GPU has become idle.
     """
     torch.set_num_threads(threads)  # some packages change it when they are imported
-    if device == "cuda":
-        least = 50e-3  # the first launch of a measurement finds the device idle: let it weigh little
+    # On a GPU the first launch of a measurement finds the device idle: let it weigh little.
+    least = 50e-3 if device == "cuda" else 10e-3
     inner = {}
     for name, run in runs.items():
         run()
