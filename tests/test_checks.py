@@ -37,11 +37,21 @@ BAD = [
     ("coordinate too large", lambda: Pairs(4, [[(0, 4)]]), ValueError, "layer 0: expected coordinates in 0 … 3, got 4"),
     ("coordinate negative", lambda: Pairs(4, [[(0, -1)]]), ValueError, "layer 0: expected coordinates in 0 … 3, got -1"),
     ("coordinates not whole", lambda: Pairs(4, [[(0.0, 1.0)]]), ValueError, "layer 0: expected pairs of integers, .* got shape .* of float64"),
+    ("batches that do not match", lambda: SymmetricOperator(Rotation(W, torch.zeros(2, 12)), torch.ones(3, 8)), ValueError, "expected batch shapes that broadcast, got \\(2,\\) of angles, \\(3,\\) of eigenvalues"),
+    ("a number for a rotation", lambda: SymmetricOperator(3, torch.ones(8)), TypeError, "rotation: expected a Rotation, got int"),
+    ("a huge negative n", lambda: Butterfly(-(10**400)), ValueError, "n: expected an integer ≥ 1, got about −10\\^400"),
+    ("no number", lambda: checks.number("x", "1"), TypeError, "x: expected a number, got '1'"),
+    ("a complex number", lambda: checks.number("x", np.complex128(1)), TypeError, "x: expected a number, got"),
+    ("a truth value", lambda: checks.number("x", True), TypeError, "x: expected a number, got True"),
+    ("NaN", lambda: checks.number("x", np.nan, at_least=0), ValueError, "x: expected a number ≥ 0, got nan"),
+    ("infinity", lambda: checks.number("x", np.inf), ValueError, "x: expected a number, got inf"),
+    ("a number too small", lambda: checks.number("x", 0, above=0), ValueError, "x: expected a number > 0, got 0"),
+    ("a batch", lambda: checks.single("x", torch.Size((2,))), ValueError, "x: expected one operator, got a batch \\(2,\\); try one of the batch"),
     ("triples", lambda: Pairs(4, [[(0, 1, 2)]]), ValueError, "layer 0: expected pairs of integers, .* got shape \\(1, 3\\)"),
     ("one list of pairs", lambda: Pairs(4, [(0, 1), (2, 3)]), ValueError, "layer 0: expected pairs of integers, .* got shape \\(2,\\)"),
     ("ragged pairs", lambda: Pairs(4, [[(0, 1), (2,)]]), ValueError, "layer 0: expected pairs of integers, .* got rows of unequal length"),
     ("sequence out of range", lambda: Pairs.from_sequence(3, [(0, 5)]), ValueError, "pairs: expected coordinates in 0 … 2, got 5"),
-    ("wiring of another kind", lambda: Rotation(8, A), TypeError, "wiring: expected a Butterfly or Pairs, got int"),
+    ("wiring of another kind", lambda: Rotation(8, A), TypeError, "wiring: expected a Wiring, got int; try Butterfly"),
     ("too few angles", lambda: Rotation(W, A[:-1]), ValueError, "angles: expected the last axis to be .* = 12, got shape \\(11,\\)"),
     ("angles a number", lambda: Rotation(W, 1.0), ValueError, "angles: expected the last axis to be .* = 12, got shape \\(\\)"),
     ("angles complex", lambda: Rotation(W, A + 0j), TypeError, "angles: expected float64, .*, got torch.complex64"),
@@ -153,3 +163,9 @@ def test_arrays_are_shared_where_they_can_be():
     tensor = checks.as_tensor("x", array)
     array[0] = 5
     assert float(tensor[0]) == 5
+
+
+def test_numbers_that_pass():
+    assert checks.number("x", 0, at_least=0) == 0.0
+    assert checks.number("x", np.float32(1.5), above=1) == 1.5
+    assert isinstance(checks.number("x", np.int64(3)), float)

@@ -134,7 +134,8 @@ def number(name: str, value: Any, *, at_least: float | None = None, above: float
         or (at_least is not None and value < at_least)
         or (above is not None and value <= above)
     ):
-        raise ArgumentError(name, f"a number{bound}", repr(value) if not real else f"{value:g}")
+        got = f"{value:g}" if real else repr(value)
+        raise ArgumentError(name, f"a number{bound}", got, "try 1.0" if real else "try float(...)")
     return float(value)
 
 
@@ -148,7 +149,7 @@ def instance(name: str, value: Any, kind: type, hint: str = "") -> None:
 def single(name: str, batch_shape: torch.Size) -> None:
     """Check that there is no batch."""
     if batch_shape:
-        raise ArgumentError(name, "one operator", f"a batch {tuple(batch_shape)}", "take one of it")
+        raise ArgumentError(name, "one operator", f"a batch {tuple(batch_shape)}", "try one of the batch")
 
 
 def same_batch(**tensors: torch.Tensor) -> None:
@@ -159,4 +160,6 @@ def same_batch(**tensors: torch.Tensor) -> None:
         torch.broadcast_shapes(*(tensor.shape[:-1] for tensor in tensors.values()))
     except RuntimeError as error:
         got = ", ".join(f"{tuple(tensor.shape[:-1])} of {name}" for name, tensor in tensors.items())
-        raise ArgumentError("", "batch shapes that broadcast", got) from error
+        raise ArgumentError(
+            "", "batch shapes that broadcast", got, "try equal ones, or axes of length 1"
+        ) from error

@@ -14,7 +14,8 @@ class ArgumentError(ValueError, TypeError):
         name: of the argument; "" where no single argument is at fault.
         expected: what would have been accepted.
         got: what came instead.
-        hint: what to do, starting with a verb ("try …", "leave it out"); "" if there is nothing to add.
+        hint: what to do, starting with a verb ("try …", "leave it out"); "" if there is nothing to add. Arguments in
+            it stand in backticks, "try `depth=2`": the command line shows those as options.
 
     >>> print(ArgumentError("n", "an integer ≥ 1", 0, "try 1 or more"))
     n: expected an integer ≥ 1, got 0; try 1 or more

@@ -26,6 +26,6 @@ def test_conjugate_gradients(preconditioned):
     assert solved.converged
     assert solved.error < 1e-8
     assert solved.iterations <= (2 if preconditioned else 64)
-    stopped = conjugate_gradients(H, b, most=1)
+    stopped = conjugate_gradients(H, b, max_iterations=1)
     assert not stopped.converged
     assert stopped.iterations == 1

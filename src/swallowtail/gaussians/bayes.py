@@ -115,7 +115,7 @@ def marginal(p: GivensNormal, index: Any) -> MultivariateNormal:
 
 
 def conditional(
-    p: GivensNormal, index: Any, value: Tensor, tolerance: float = 1e-8, most: int = 1000
+    p: GivensNormal, index: Any, value: Tensor, tolerance: float = 1e-8, max_iterations: int = 1000
 ) -> Conditional:
     """x_J given x_I = value: mean μ_J − P_JJ⁻¹ P_JI (x_I − μ_I), precision P_JJ.
 
@@ -126,7 +126,7 @@ def conditional(
         p: a single distribution.
         index: I, the observed coordinates.
         value: x_I, shape (|I|,).
-        tolerance, most: of conjugate gradients.
+        tolerance, max_iterations: of conjugate gradients.
     """
     index, n = _index(p, index), p.event_shape[0]
     rest = torch.ones(n, dtype=torch.bool, device=p.loc.device)
@@ -139,7 +139,7 @@ def conditional(
         mean = p.loc[J] + S(_spread(gain, index, n))[J]
         return Conditional(J, mean, within(P), 0.0, 0)
     right = -P(_spread(delta, index, n))[J]
-    solved = conjugate_gradients(within(P), right[None], within(S), tolerance, most)
+    solved = conjugate_gradients(within(P), right[None], within(S), tolerance, max_iterations)
     return Conditional(J, p.loc[J] + solved.x[0], within(P), solved.error, solved.iterations)
 
 

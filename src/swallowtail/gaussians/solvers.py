@@ -33,7 +33,11 @@ class Estimate(NamedTuple):
 
 
 def conjugate_gradients(
-    matvec: Matvec, b: Tensor, preconditioner: Matvec | None = None, tolerance: float = 1e-8, most: int = 1000
+    matvec: Matvec,
+    b: Tensor,
+    preconditioner: Matvec | None = None,
+    tolerance: float = 1e-8,
+    max_iterations: int = 1000,
 ) -> Solution:
     """Solve A x = b for rows b (m, n) and positive definite A, all rows at once.
 
@@ -42,7 +46,7 @@ def conjugate_gradients(
         b: shape (m, n).
         preconditioner: an approximate A⁻¹ on rows.
         tolerance: stop when ‖b − A x‖ ≤ tolerance · ‖b‖ in every row.
-        most: iterations.
+        max_iterations: stop after so many.
     """
     x, r = torch.zeros_like(b), b.clone()
     size = b.norm(dim=-1).clamp_min(torch.finfo(b.dtype).tiny)
@@ -50,7 +54,7 @@ def conjugate_gradients(
     z = precondition(r)
     p, rz = z.clone(), (r * z).sum(-1, keepdim=True)
     count, error = 0, float((r.norm(dim=-1) / size).max()) if len(b) else 0.0
-    while error > tolerance and count < most:
+    while error > tolerance and count < max_iterations:
         Ap = matvec(p)
         # A row that is solved has p = 0: its step must be 0, not 0/0.
         alpha = rz / (p * Ap).sum(-1, keepdim=True).clamp_min(torch.finfo(b.dtype).tiny)
