@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from cli.inputs import FORMATS, broken, write
+from scipy.io import mmwrite
 
 from swallowtail import ArgumentError
 from swallowtail.cli import main
@@ -36,6 +37,23 @@ def test_every_layout(dtype, order, tmp_path):
         found = read_array(tmp_path / name)
         assert found.dtype == array.dtype
         np.testing.assert_array_equal(found, array)
+
+
+@pytest.mark.parametrize("symmetry", ["general", "symmetric", "skew-symmetric", "AUTO"])
+@pytest.mark.parametrize("field", ["real", "integer", None])
+@pytest.mark.parametrize("layout", [np.asarray, sp.coo_array, sp.csr_array])
+def test_every_matrix_market_file(symmetry, field, layout, tmp_path):
+    B = np.round(10 * A[:4] * (np.arange(4) != 2))
+    B = {"symmetric": B + B.T, "skew-symmetric": B - B.T}.get(symmetry, B)
+    mmwrite(tmp_path / "b.mtx", layout(B), comment="two\nlines", field=field, symmetry=symmetry)
+    found = read_array(tmp_path / "b.mtx")
+    np.testing.assert_array_equal(found if layout is np.asarray else found.toarray(), B)
+
+
+def test_patterns_and_empty_matrices(tmp_path):
+    for matrix in (sp.coo_array(A != 0), sp.coo_array((3, 4))):
+        mmwrite(tmp_path / "b.mtx", matrix.astype(float), field="pattern")
+        np.testing.assert_array_equal(read_array(tmp_path / "b.mtx").toarray(), matrix.toarray())
 
 
 def npy(shape, data=b"", descr="<f8", order=False, version=(1, 0), raw=None):
@@ -124,6 +142,12 @@ DAMAGE = {
     "mtx, negative size": lambda p: mtx(p / "a.mtx", "coordinate real general", "-3 3 1", "1 1 1"),
     "mtx, no size": lambda p: mtx(p / "a.mtx", "array real general"),
     "mtx, a vector": lambda p: broken(p / "a.mtx", b"%%MatrixMarket vector array real general\n3\n1\n2\n3\n"),
+    "mtx, symmetric but not square": lambda p: mtx(p / "a.mtx", "array real symmetric", "3 2", *"123456"),
+    "mtx, a line too many": lambda p: mtx(p / "a.mtx", "array real general", "2 2", *"12345"),
+    "mtx, a number too many": lambda p: mtx(p / "a.mtx", "coordinate real general", "3 3 1", "1 1 1 1"),
+    "mtx, half an index": lambda p: mtx(p / "a.mtx", "coordinate real general", "3 3 1", "1.5 1 1"),
+    "mtx, complex": lambda p: mtx(p / "a.mtx", "coordinate complex general", "3 3 1", "1 1 1 1"),
+    "mtx, unknown": lambda p: mtx(p / "a.mtx", "diagonal real general", "3 3 1", "1 1 1"),
     "csv, other bytes": lambda p: broken(p / "a.csv", bytes(range(256))),
 }  # fmt: skip
 

@@ -1,6 +1,6 @@
 """One reader per file format. Sizes are compared with the file's before anything is allocated.
 
-A header may claim any size, and SciPy follows the indices of a sparse matrix without looking. So the readers look
+A header may claim any size, and SciPy follows the indices of a sparse matrix without a check. So the readers check
 first. They raise whatever comes; `files.read_array` turns it into one kind of error.
 """
 
@@ -17,6 +17,11 @@ import numpy as np
 from swallowtail import checks
 
 REAL = "fiub"  # kinds of dtype that hold real numbers; "c", complex ones, are refused with a better message later
+SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")  # of real numbers the last is the second
+ENTRIES = {  # numbers per line of a Matrix Market file, by layout and field
+    "coordinate": {"real": 3, "double": 3, "integer": 3, "unsigned-integer": 3, "pattern": 2},
+    "array": {"real": 1, "double": 1, "integer": 1, "unsigned-integer": 1},
+}
 VECTOR_BYTES = 64  # per coordinate: a fit holds some vectors of length n at the least
 
 
@@ -55,29 +60,69 @@ def csv(path: Path) -> Any:
 
 
 def mtx(path: Path) -> Any:
-    """A Matrix Market file, dense or sparse."""
-    from scipy.io import mmread
+    """A Matrix Market file, dense or sparse. SciPy's own reader crashes on some damaged ones."""
+    import scipy.sparse as sp
 
     with path.open("rb") as file:
         banner = file.readline(1000).decode("ascii").lower().split()
         if len(banner) != 5 or banner[:2] != ["%%matrixmarket", "matrix"]:
             raise ValueError("no line '%%MatrixMarket matrix …' at its beginning")
-        sizes = line = b"%"
+        layout, field, symmetry = banner[2:]
+        if layout not in ENTRIES or field not in ENTRIES[layout] or symmetry not in SYMMETRIES:
+            raise ValueError(f"a matrix that is {layout} {field} {symmetry}")
+        line = b"%"
         while line and (not line.strip() or line.startswith(b"%")):
-            sizes = line = file.readline(1_000_000)
-        left = path.stat().st_size - file.tell()
-    numbers = [int(word) for word in sizes.split()]
-    sparse = banner[2] == "coordinate"
-    if len(numbers) != (3 if sparse else 2) or min(numbers) < 0:
+            line = file.readline(1_000_000)
+        body = file.read()
+    sizes, sparse = [int(word) for word in line.split()], layout == "coordinate"
+    if len(sizes) != (3 if sparse else 2) or min(sizes) < 0:
         raise ValueError(
-            f"{'rows, columns and entries' if sparse else 'rows and columns'} unreadable: {sizes!r}"
+            f"{'rows, columns and entries' if sparse else 'rows and columns'} unreadable: {line[:60]!r}"
         )
-    rows, columns = numbers[:2]
-    entries = numbers[2] if sparse else rows * columns if banner[4] == "general" else rows * (rows - 1) // 2
-    if 2 * entries > left + 2:  # an entry takes two bytes or more
-        raise ValueError(f"{checks.short(entries)} entries announced, {left} bytes to hold them")
+    rows, columns = sizes[:2]
+    if symmetry != "general" and rows != columns:
+        raise ValueError(f"{rows} rows and {columns} columns of a matrix that is {symmetry}")
+    strict = symmetry == "skew-symmetric"  # its diagonal is zero and not stored
+    stored = rows * columns if symmetry == "general" else rows * (rows - 1 if strict else rows + 1) // 2
+    entries = sizes[2] if sparse else stored
+    if 2 * entries > len(body) + 1:  # an entry takes two bytes or more
+        raise ValueError(f"{checks.short(entries)} entries announced, {len(body)} bytes to hold them")
     _check_shape((rows, columns))
-    return mmread(path)
+    width = ENTRIES[layout][field]
+    table = (
+        np.loadtxt(body.decode("ascii").splitlines(), comments="%", ndmin=2)
+        if entries
+        else np.zeros((0, width))
+    )
+    if table.shape != (entries, width):
+        raise ValueError(
+            f"{table.shape[0]} lines of {table.shape[1]} numbers where {entries} of {width} belong"
+        )
+    if not sparse:
+        return _filled(table[:, 0], rows, columns, symmetry)
+    row, column = table[:, 0] - 1, table[:, 1] - 1
+    if (row != np.floor(row)).any() or (column != np.floor(column)).any():
+        raise ValueError("coordinates that are no integers")
+    _indices("rows", row, entries, rows)
+    _indices("columns", column, entries, columns)
+    values = table[:, 2] if width == 3 else np.ones(entries)
+    lower = sp.coo_array((values, (row.astype(np.int64), column.astype(np.int64))), shape=(rows, columns))
+    if symmetry == "general":
+        return lower
+    off = sp.coo_array(sp.tril(lower, -1) + sp.triu(lower, 1))
+    return sp.coo_array(lower + (-off.T if strict else off.T))
+
+
+def _filled(values: np.ndarray, rows: int, columns: int, symmetry: str) -> np.ndarray:
+    """A dense matrix from its stored entries, column by column; of a symmetric one the lower triangle is stored."""
+    if symmetry == "general":
+        return values.reshape(columns, rows).T
+    strict = symmetry == "skew-symmetric"
+    column, row = np.triu_indices(rows, int(strict))
+    matrix = np.zeros((rows, rows))
+    matrix[row, column] = values
+    matrix[column, row] = -values if strict else values
+    return matrix
 
 
 def safetensors(path: Path) -> Any:
