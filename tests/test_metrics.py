@@ -7,7 +7,7 @@ import torch
 from scipy.sparse.linalg import aslinearoperator
 
 from swallowtail.datasets import random_symmetric
-from swallowtail.metrics import column_angles, error_angle, error_angle_interval, relative_error
+from swallowtail.metrics import Estimate, column_angles, error_angle, error_angle_interval, relative_error
 from swallowtail.operators.rotation import Rotation
 from swallowtail.operators.symmetric import SymmetricOperator
 
@@ -57,9 +57,9 @@ def test_zero_vectors():
     assert error_angle(A, zero) == pytest.approx(90.0)
     assert error_angle(zero, A) == pytest.approx(90.0)
     assert error_angle(zero, zero) == 0.0
-    assert relative_error(zero, zero).mean == 0.0
-    assert relative_error(zero, A).mean == np.inf
-    assert relative_error(lambda X: 0 * X, A).mean == np.inf
+    assert relative_error(zero, zero).value == 0.0
+    assert relative_error(zero, A).value == np.inf
+    assert relative_error(lambda X: 0 * X, A).value == np.inf
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -67,13 +67,13 @@ def test_every_kind_of_operand_gives_the_same_number(kind):
     assert error_angle(KINDS[kind](A), B) == pytest.approx(error_angle(A, B), rel=1e-12)
     assert error_angle(A, KINDS[kind](B)) == pytest.approx(error_angle(A, B), rel=1e-12)
     estimate = relative_error(KINDS[kind](A), B, n_probes=4000)
-    assert estimate.mean == pytest.approx(relative_error(A, B).mean, rel=0.1)
+    assert estimate.value == pytest.approx(relative_error(A, B).value, rel=0.1)
 
 
 def test_operators_of_this_package():
     H = SymmetricOperator(Rotation.random(12, seed=0), torch.linspace(0, 1, 12))
     assert error_angle(H, H.to_dense()) < 1e-3
-    assert relative_error(H.to_dense(), H).mean < 1e-5
+    assert relative_error(H.to_dense(), H).value < 1e-5
 
 
 def test_two_functions_need_n_and_blocks_do_not_matter(monkeypatch):
@@ -89,12 +89,12 @@ def test_relative_error_is_exact_when_both_are_dense():
 
 
 def test_intervals_cover_the_truth_as_often_as_they_say():
-    angle, error = error_angle(A, B, n_probes=200_000), relative_error(A, B).mean
+    angle, error = error_angle(A, B, n_probes=200_000), relative_error(A, B).value
     covered = np.zeros(2)
     for seed in range(200):
         interval = error_angle_interval(A, B, 40, seed)
         estimate = relative_error(lambda X: A @ X, B, 40, seed)
-        assert interval.low < interval.mean < interval.high
+        assert interval.low < interval.value < interval.high
         covered += [interval.low <= angle <= interval.high, estimate.low <= error <= estimate.high]
     assert np.all(covered >= 180), covered  # 95 % of 200 is 190 ± 3
 
@@ -125,3 +125,10 @@ def test_bad_confidence():
         error_angle_interval(A, B, confidence=95)
     with pytest.raises(ValueError, match="n_probes"):
         relative_error(A, B, n_probes=1)
+
+
+def test_an_estimate_around_a_value():
+    estimate = Estimate.around(2.0, error=0.5)
+    assert estimate == (2.0, pytest.approx(1.02), pytest.approx(2.98))
+    assert estimate.error == pytest.approx(0.5)
+    assert Estimate.around(2.0, error=0.0) == (2.0, 2.0, 2.0)

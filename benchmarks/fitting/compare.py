@@ -13,7 +13,8 @@ from benchmarks.common.timing import timed
 from benchmarks.fitting.eigtj import eigtj_row
 from benchmarks.fitting.quality import cost, quality
 from swallowtail.fitting import rivals
-from swallowtail.fitting.methods.factor import Factor, fit_factor
+from swallowtail.fitting.core.factor import Factor
+from swallowtail.fitting.methods.factor import fit_factor
 
 FIRST = 9000  # of the seeds; development used others
 

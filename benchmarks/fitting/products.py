@@ -15,7 +15,7 @@ from benchmarks.fitting.apart import apart
 from benchmarks.fitting.compare import seeds
 from benchmarks.fitting.quality import cost, quality
 from swallowtail import datasets
-from swallowtail.fitting.methods.products import complete, probe
+from swallowtail.fitting.core.completion import complete, probe
 
 LENGTH = 8.0  # of the exponential kernel, in steps of the grid
 

@@ -20,7 +20,7 @@ def quality(H: Any, B: Any, n: int, seed: int) -> Row:
     angle = error_angle(H, B, PROBES // 10 if few else PROBES, seed, n=n)
     if not few:
         H, B = (M @ np.eye(n) if hasattr(M, "__matmul__") else M(np.eye(n)) for M in (H, B))
-    return {"angle": angle, "relative_error": relative_error(H, B, 100, seed, n=n).mean}
+    return {"angle": angle, "relative_error": relative_error(H, B, 100, seed, n=n).value}
 
 
 def cost(operator: Any) -> Row:

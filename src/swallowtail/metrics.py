@@ -13,17 +13,33 @@ import torch
 from scipy.stats import t as student_t
 
 from swallowtail import checks
+from swallowtail.errors import ArgumentError
 from swallowtail.operators.base import Operator
 
+NORMAL_95 = 1.96  # standard errors from the mean to either end of a normal 95 % interval
 _BLOCK = 1 << 21  # numbers in one block of probes: 16 MiB
 
 
 class Estimate(NamedTuple):
-    """A mean with the ends of its confidence interval; all three are equal where the value is exact."""
+    """A number with the ends of its 95 % confidence interval; all three are equal where it is exact.
 
-    mean: float
+    >>> Estimate.around(3.0, error=0.0)
+    Estimate(value=3.0, low=3.0, high=3.0)
+    """
+
+    value: float
     low: float
     high: float
+
+    @classmethod
+    def around(cls, value: float, error: float) -> Estimate:
+        """An estimate with a standard error, 0 where it is exact."""
+        return cls(value, value - NORMAL_95 * error, value + NORMAL_95 * error)
+
+    @property
+    def error(self) -> float:
+        """The standard error that an interval of this width has."""
+        return (self.high - self.low) / (2 * NORMAL_95)
 
 
 class Product(NamedTuple):
@@ -65,7 +81,7 @@ def error_angle_interval(
         confidence: probability that the interval covers the true mean.
 
     Returns:
-        Mean, low and high, in degrees.
+        The mean and the ends of its interval, in degrees.
     """
     angles = _angles(A, B, checks.integer("n_probes", n_probes, at_least=2), seed, n)
     mean = float(angles.mean())
@@ -87,10 +103,10 @@ def relative_error(
         confidence: probability that the interval covers the true value.
 
     Returns:
-        Mean, low and high.
+        The error and the ends of its interval.
 
     >>> relative_error(np.eye(2), 0.5 * np.eye(2))
-    Estimate(mean=0.5, low=0.5, high=0.5)
+    Estimate(value=0.5, low=0.5, high=0.5)
     """
     n_probes = checks.integer("n_probes", n_probes, at_least=2)
     factor = _quantile(confidence, n_probes)
@@ -124,19 +140,18 @@ def as_product(name: str, A: Any) -> Product:
     if isinstance(A, (torch.Tensor, np.ndarray)) or listing:
         dense = _to_numpy(name, np.asarray(A, float) if isinstance(A, (list, tuple)) else A)
         if dense.ndim != 2:
-            raise ValueError(f"{name}: expected a matrix, got shape {dense.shape}")
+            raise ArgumentError(name, "a matrix", f"shape {dense.shape}")
         return Product(lambda X: dense @ X, dense.shape, dense)
     if hasattr(A, "__matmul__"):
         shape = getattr(A, "shape", None)
         if shape is not None and len(shape) != 2:
-            raise ValueError(f"{name}: expected one matrix, got shape {tuple(shape)}; take one of the batch")
+            raise ArgumentError(name, "one matrix", f"shape {tuple(shape)}", "take one of the batch")
         shape = None if shape is None else (int(shape[0]), int(shape[1]))
         return Product(_checked(name, _multiply(A)), shape, None)
     if callable(A):
         return Product(_checked(name, A), None, None)
-    raise TypeError(
-        f"{name}: expected a matrix, something with @ or a function of columns (n, k), got {type(A).__name__}"
-    )
+    expected = "a matrix, something with @ or a function of columns (n, k)"
+    raise ArgumentError(name, expected, type(A).__name__)
 
 
 def _multiply(A: Any) -> Callable[[np.ndarray], Any]:
@@ -154,9 +169,8 @@ def _checked(name: str, function: Callable[[np.ndarray], Any]) -> Callable[[np.n
     def apply(X: np.ndarray) -> np.ndarray:
         Y = _to_numpy(f"{name}'s product", function(X))
         if Y.ndim != 2 or Y.shape[1] != X.shape[1]:
-            raise ValueError(
-                f"{name}: expected a product of shape (n, {X.shape[1]}) for columns {X.shape}, got {Y.shape}"
-            )
+            expected = f"a product of shape (n, {X.shape[1]}) for columns {X.shape}"
+            raise ArgumentError(name, expected, Y.shape)
         return Y
 
     return apply
@@ -171,12 +185,12 @@ def _to_numpy(name: str, value: Any) -> np.ndarray:
 def _operands(A: Any, B: Any, n: int | None) -> tuple[Product, Product, int]:
     left, right = as_product("A", A), as_product("B", B)
     if left.shape is not None and right.shape is not None and left.shape != right.shape:
-        raise ValueError(f"expected A and B of one shape, got {left.shape} and {right.shape}")
+        raise ArgumentError("", "A and B of one shape", f"{left.shape} and {right.shape}")
     shape = left.shape or right.shape
     if shape is None and n is None:
-        raise TypeError("n: expected the number of columns, since A and B are functions, got None; try n=64")
+        raise ArgumentError("n", "the number of columns, since A and B are functions", None, "try n=64")
     if shape is not None and n is not None and n != shape[1]:
-        raise ValueError(f"n: expected {shape[1]}, the number of columns of A or B, got {n}; leave it out")
+        raise ArgumentError("n", f"{shape[1]}, the number of columns of A or B", n, "leave it out")
     return left, right, shape[1] if shape is not None else checks.integer("n", n, at_least=1)
 
 
@@ -190,7 +204,7 @@ def _images(
         X = rng.standard_normal((min(block, n_probes - start), n)).T
         a, b = left.apply(X), right.apply(X)
         if a.shape != b.shape:
-            raise ValueError(f"expected A x and B x of one shape, got {a.shape} and {b.shape}")
+            raise ArgumentError("", "A x and B x of one shape", f"{a.shape} and {b.shape}")
         yield a, b
 
 
@@ -215,7 +229,7 @@ def column_angles(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _quantile(confidence: float, n_probes: int) -> float:
     if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence: expected a number between 0 and 1, got {confidence}; try 0.95")
+        raise ArgumentError("confidence", "a number between 0 and 1", confidence, "try 0.95")
     return float(student_t.ppf(0.5 + confidence / 2, n_probes - 1))
 
 

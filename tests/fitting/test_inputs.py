@@ -8,13 +8,14 @@ from scipy.sparse.linalg import aslinearoperator
 
 import swallowtail as st
 from swallowtail.fitting import inputs as interfaces
-from swallowtail.fitting.inputs import as_problem, symmetric_matrix, warn_asymmetry
+from swallowtail.fitting.inputs import as_problem
+from swallowtail.fitting.properties import Symmetric, warn_asymmetry
 
 H = np.array([[2.0, 1.0, 0.0], [1.0, 3.0, -1.0], [0.0, -1.0, 1.0]])
 
 
 def problem(source, n=None, symmetrize=False, max_products=None):
-    return as_problem(source, n, symmetrize, max_products)
+    return as_problem(source, n, Symmetric(symmetrize), max_products)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_entries(source, dtype):
     assert found.dense.dtype == np.float64
     assert found.dense.flags.c_contiguous
     assert (found.n, found.dtype, found.n_products) == (3, dtype, 0)
-    assert found.product is found.pairs is None
+    assert found.product is found.samples is None
     assert (found.sparse is not None) == sp.issparse(source)
 
 
@@ -92,12 +93,12 @@ def test_operators_in_torch_are_given_tensors_of_their_dtype():
     np.testing.assert_array_equal(found.dense, H)
 
 
-def test_pairs():
+def test_samples():
     X = np.random.default_rng(0).standard_normal((3, 7))
-    for pairs in ((X, H @ X), [X, H @ X], (torch.from_numpy(X), torch.from_numpy(H @ X))):
-        found = problem(pairs)
+    for samples in ((X, H @ X), [X, H @ X], (torch.from_numpy(X), torch.from_numpy(H @ X))):
+        found = problem(samples)
         assert found.n == 3
-        np.testing.assert_array_equal(found.pairs[0], X)
+        np.testing.assert_array_equal(found.samples[0], X)
         assert found.dense is found.product is None
     assert problem((X.astype(np.float32), X.astype(np.float32))).dtype == torch.float32
 
@@ -111,17 +112,6 @@ def test_n_must_agree(source):
     problem(source, 3)
     with pytest.raises(ValueError, match=r"n: expected 3.*got 4; leave it out"):
         problem(source, 4)
-
-
-def test_symmetric_within_rounding_only():
-    A = H.copy()
-    A[0, 1] += 1e-15
-    np.testing.assert_array_equal(symmetric_matrix(A, 2.2e-16, False), ((A + A.T) / 2))
-    A[0, 1] += 1e-9
-    with pytest.raises(ValueError, match=r"entries 1e-09 apart.*largest entry 3"):
-        symmetric_matrix(A, 2.2e-16, False)
-    symmetric_matrix(A, 1.2e-7, False)
-    symmetric_matrix(A, 2.2e-16, True)
 
 
 def test_large_sparse(monkeypatch):
@@ -165,8 +155,3 @@ def test_sparse_matrices_keep_their_dtype_and_its_rounding():
     assert problem(sp.csr_array(nearly)).dtype == torch.float32
     with pytest.raises(ValueError, match="symmetric"):
         problem(sp.csr_array(nearly.astype(np.float64)))
-
-
-def test_pairs_in_rows_get_a_hint():
-    with pytest.warns(UserWarning, match="in columns: try X.T"):
-        warn_asymmetry(0.5)

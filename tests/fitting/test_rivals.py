@@ -7,10 +7,18 @@ import pytest
 import scipy.sparse as sp
 
 import swallowtail as st
+from swallowtail import random_orthogonal
 from swallowtail.fitting import rivals
-from swallowtail.fitting.methods.products import complete, probe
+from swallowtail.fitting.core.completion import complete, probe
 from swallowtail.fitting.result import Rival
-from swallowtail.fitting.rivals import dense_rivals, equal_ranks, factor_rivals, low_rank, verdict
+from swallowtail.fitting.rivals import (
+    dense_rivals,
+    equal_ranks,
+    factor_rivals,
+    low_rank,
+    low_rank_rotation,
+    verdict,
+)
 
 
 def symmetric(n, seed=0):
@@ -128,3 +136,12 @@ def test_verdicts():
     assert "Better" in verdict(5.0, [rival(9.0, "floats"), rival(1.0, "", "butterfly, as fitted")])
     sparse = rival(0.0, "", "the sparse matrix itself (CSR)", 77)
     assert verdict(5.0, [rival(9.0, "floats"), sparse]).endswith("exact with 77 multiply-adds.")
+
+
+def test_low_rank_rival_of_a_rotation_is_the_best():
+    R = random_orthogonal(12, 0)
+    for r, form in low_rank_rotation(R, [0, 1, 3, 12]).items():
+        error = np.linalg.norm(R - form @ np.eye(12))
+        for c in np.linspace(-1, 1, 41):
+            rest = np.linalg.svd(R - c * np.eye(12), compute_uv=False)[r:]
+            assert error <= np.linalg.norm(rest) + 1e-9

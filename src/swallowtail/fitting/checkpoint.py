@@ -2,6 +2,9 @@
 
 A fit is a deterministic function of its matrix, its arguments and its seed, and a state holds all that its
 next step depends on; so the answer of a resumed fit is the one an undisturbed run gives, to the bit.
+
+Nothing read from disk is trusted. The file carries a SHA-256 digest of its contents, so that damage is noticed; and
+what it says is checked in `contents` before compiled code, which checks nothing, works with it.
 """
 
 from __future__ import annotations
@@ -18,72 +21,66 @@ import numpy as np
 import torch
 
 from swallowtail import io
-from swallowtail.fitting.quality import Candidate
+from swallowtail.errors import ArgumentError
+from swallowtail.fitting.contents import Form, check_form, finished_form
+from swallowtail.fitting.result import Candidate
 from swallowtail.fitting.watch import at_stop
 
 EVERY = 5.0  # seconds between two states written, at least
 SHARE = 0.05  # of the time may go into writing them, and as much into copies of those between
-_KEY = "swallowtail checkpoint"  # metadata under which a file says that it is one
+_KEY, _DIGEST = "swallowtail checkpoint", "sha256"  # metadata: what the file holds, and the digest of it all
+_DTYPES = (torch.float64, torch.int64, torch.int32)  # all that a fit ever writes
 
 
 class Checkpoint:
-    """The forms of one fit in a safetensors file at ``path``; None keeps nothing.
+    """The forms of one fit in a safetensors file; None as path keeps nothing.
 
-    A form is a dict of arrays, which become tensors "form/name", and of what JSON can hold.
+    Args:
+        path: of the file.
+        problem: what is fitted.
+        budget: how many rotations a state may have.
+        arguments: all else that the answer depends on.
     """
 
-    def __init__(self, path: Any, problem: Any, arguments: tuple[Any, ...]) -> None:
+    def __init__(self, path: Any, problem: Any, budget: int, arguments: tuple[Any, ...]) -> None:
         self._path = None if path is None else Path(path)
-        self._forms: dict[str, dict[str, Any]] = {}
+        self._forms: dict[str, Form] = {}  # arrays become tensors "form/name"; JSON holds the rest
+        self._done: dict[str, Candidate] = {}
         self._next = time.perf_counter() + EVERY
-        self._copy: tuple[str, dict[str, Any]] | None = None  # a form and its state, newer than the file
+        self._copy: tuple[str, Form] | None = None  # a form and its state, newer than the file
         self._next_copy = 0.0
         if self._path is None:
             return
         if not self._path.parent.is_dir():
-            raise ValueError(f"checkpoint: expected an existing folder, got {self._path.parent}")
-        self._digest = _digest(problem, arguments)
+            raise ArgumentError("checkpoint", "an existing folder", self._path.parent)
+        self._fit = _digest_of_fit(problem, arguments)
         if self._path.exists():
             self._forms = self._read(self._path)
+            self._done = self._checked(self._path, problem.n, budget)
         at_stop(self._write_copy)
 
     def finished(self, name: str) -> Candidate | None:
         """The form, if the same fit has finished it earlier."""
-        form = self._forms.get(name, {})
-        if "method" not in form:
-            return None
-        tensors = {
-            key: torch.from_numpy(value) for key, value in form.items() if isinstance(value, np.ndarray)
-        }
-        history = [(str(stage), int(k), float(value)) for stage, k, value in form["history"]]
-        operator = io.unpack(form["operator"], tensors)
-        return Candidate(form["method"], operator, history, float(form["objective"]))
+        return self._done.get(name)
 
     def finish(self, name: str, candidate: Candidate) -> None:
         """Keep a finished form."""
         if self._path is not None:
-            header, tensors = io.pack(candidate.operator)
-            self._forms[name] = {
-                "method": candidate.method,
-                "history": candidate.history,
-                "objective": candidate.objective,
-                "operator": header,
-                **{key: tensor.numpy() for key, tensor in tensors.items()},
-            }
+            self._forms[name] = finished_form(candidate)
             self._copy = None
             self._write()
 
-    def state(self, name: str) -> dict[str, Any] | None:
+    def state(self, name: str) -> Form | None:
         """The last state written of a form that was not finished."""
         form = self._forms.get(name)
         return form if form is not None and "method" not in form else None
 
-    def saver(self, name: str) -> Callable[[dict[str, Any]], None] | None:
+    def saver(self, name: str) -> Callable[[Form], None] | None:
         """What a fitter calls with its state; now and then it is written, or copied to be written at a stop."""
         if self._path is None:
             return None
 
-        def save(state: dict[str, Any]) -> None:
+        def save(state: Form) -> None:
             begin = time.perf_counter()
             if begin >= self._next:
                 self._forms[name] = state
@@ -99,7 +96,7 @@ class Checkpoint:
         return save
 
     def remove(self) -> None:
-        """The fit is done: the file has served, and so has what a kill in mid-write may have left."""
+        """The fit is done: delete the file, and what a kill in mid-write may have left."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)
             for orphan in self._path.parent.glob(f".{self._path.name}.*.tmp"):
@@ -119,33 +116,62 @@ class Checkpoint:
             notes[name] = {key: value for key, value in form.items() if not isinstance(value, np.ndarray)}
             for key in form.keys() - notes[name].keys():
                 tensors[f"{name}/{key}"] = torch.from_numpy(form[key])
-        io.write(self._path, tensors, {_KEY: json.dumps({"digest": self._digest, "forms": notes})})
+        header = json.dumps({"fit": self._fit, "forms": notes})
+        io.write(self._path, tensors, {_KEY: header, _DIGEST: digest_of_contents(tensors, header)})
 
-    def _read(self, path: Path) -> dict[str, dict[str, Any]]:
+    def _read(self, path: Path) -> dict[str, Form]:
+        """The forms of the file; whether they can be used is not yet known."""
         try:
             tensors, metadata = io.read(path)
-            header = json.loads(metadata[_KEY])
-        except (ValueError, KeyError) as error:
-            raise ValueError(
-                f"checkpoint: expected a file written by an unfinished fit, got something else at {path}; "
-                "try another path, or delete it"
-            ) from error
-        if header["digest"] != self._digest:
-            raise ValueError(
-                f"checkpoint: {path} belongs to another fit (other matrix or arguments); "
-                "try another path, or delete it"
-            )
-        forms: dict[str, dict[str, Any]] = header["forms"]
+            header, digest = metadata[_KEY], metadata.get(_DIGEST)
+        except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+            raise _refused(path, f"something else at {path}") from error
+        if digest != digest_of_contents(tensors, header):
+            raise _refused(path, f"{path}, which is damaged: its contents do not have the digest it names")
+        contents = json.loads(header)
+        if contents["fit"] != self._fit:
+            got = f"{path}, which belongs to another fit (other matrix or arguments)"
+            raise ArgumentError("checkpoint", "a file of this fit", got, "try another path, or delete it")
+        forms: dict[str, Form] = contents["forms"]
         for full_name, tensor in tensors.items():
             name, key = full_name.split("/")
-            forms[name][key] = tensor.numpy()
+            forms[name][key] = tensor.numpy().copy()  # not a view of a file that may change
         return forms
 
+    def _checked(self, path: Path, n: int, budget: int) -> dict[str, Candidate]:
+        """The finished forms; every form is checked."""
+        done = {}
+        for name, form in self._forms.items():
+            try:
+                candidate = check_form(form, n, budget)
+            except (ValueError, KeyError, TypeError, OverflowError) as error:
+                what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+                raise _refused(path, f"{path}, in which {name!r} is wrong: {what}") from error
+            if candidate is not None:
+                done[name] = candidate
+        return done
 
-def _digest(problem: Any, arguments: tuple[Any, ...]) -> str:
+
+def _refused(path: Path, got: str) -> ArgumentError:
+    expected = "a file written by an unfinished fit"
+    return ArgumentError("checkpoint", expected, got, "try another path, or delete it")
+
+
+def digest_of_contents(tensors: dict[str, torch.Tensor], header: str) -> str:
+    """SHA-256 of the header, and of every tensor with its name, dtype and shape; "" if a dtype is not ours."""
+    sha = hashlib.sha256(header.encode())
+    for name, tensor in sorted(tensors.items()):
+        if tensor.dtype not in _DTYPES:
+            return ""
+        sha.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        sha.update(np.ascontiguousarray(tensor.numpy()).data)
+    return sha.hexdigest()
+
+
+def _digest_of_fit(problem: Any, arguments: tuple[Any, ...]) -> str:
     """Of all that the result depends on; arrays among the arguments by their bytes."""
     sha = hashlib.sha256()
-    for value in (problem.n, problem.dense, *(problem.pairs or ()), *arguments):
+    for value in (problem.n, problem.dense, *(problem.samples or ()), *arguments):
         if isinstance(value, dict):
             value = sorted(
                 (key, np.asarray(v).tobytes() if hasattr(v, "shape") else v) for key, v in value.items()

@@ -1,8 +1,7 @@
-"""What a fit can start from, in one form: a dense matrix, products with columns, or pairs (X, Y = HX)."""
+"""The parser of problems: a matrix, a sparse matrix, an operator, a product function or samples, in one record."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,78 +11,70 @@ import torch
 from scipy.sparse import coo_array, issparse
 
 from swallowtail import checks
+from swallowtail.errors import ArgumentError
+from swallowtail.fitting.properties import Property, Symmetric, square
 from swallowtail.metrics import as_product
 
 DENSE_SPARSE = 4096  # a sparse matrix up to this n is fitted from its entries: n² numbers are 128 MiB
-ENOUGH_PRODUCTS = 64  # for larger n, when max_products is not given
+READ_OFF = 1024  # up to this n a matrix is read off entirely, with n products, unless max_products forbids
 
 
 @dataclass
 class Problem:
-    """One of ``dense``, ``product`` and ``pairs`` is set; the rest says what the caller's numbers were."""
+    """What is to be fitted. ``dense``, ``product`` or ``samples`` is set; the rest describes the caller's numbers."""
 
     n: int
-    dense: np.ndarray | None = None  # float64, symmetric
+    dense: np.ndarray | None = None  # float64
     product: Callable[[np.ndarray], np.ndarray] | None = None  # (n, k) → (n, k), float64
-    pairs: tuple[np.ndarray, np.ndarray] | None = None
+    samples: tuple[np.ndarray, np.ndarray] | None = None  # X and Y, shape: (n, m)
     sparse: Any = None  # the CSR matrix, if that is what came
     dtype: torch.dtype = torch.float64
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     n_products: int = 0
 
 
-def as_problem(H: Any, n: int | None, symmetrize: bool, max_products: int | None) -> Problem:
-    """See `fit_symmetric` for what H may be."""
-    if isinstance(H, (tuple, list)) and len(H) == 2 and all(hasattr(part, "shape") for part in H):
-        X, Y = (_float64(name, part) for name, part in zip(("X", "Y"), H, strict=True))
-        if X.ndim != 2 or X.shape != Y.shape or X.size == 0:
-            raise ValueError(f"pairs: expected X and Y of one shape (n, m), got {X.shape} and {Y.shape}")
-        problem = Problem(len(X), pairs=(X, Y), dtype=_dtype(H[0]), device=_device(H[0]))
-    elif issparse(H) or (isinstance(H, torch.Tensor) and H.layout is not torch.strided):
-        problem = _sparse(H if issparse(H) else _scipy_sparse(H), symmetrize)
-        problem.dtype, problem.device = _dtype(H), _device(H)
-    elif isinstance(H, (torch.Tensor, np.ndarray, list, tuple)):
-        dense = symmetric_matrix(_float64("H", H), _eps(H), symmetrize)
-        problem = Problem(len(dense), dense=dense, dtype=_dtype(H), device=_device(H))
+def as_problem(source: Any, n: int | None, kind: Property, max_products: int | None) -> Problem:
+    """See `fit_symmetric` and `fit_rotation` for what ``source`` may be."""
+    if isinstance(source, (tuple, list)) and len(source) == 2 and all(hasattr(p, "shape") for p in source):
+        problem, like = _samples(source, kind), source[0]
+    elif issparse(source) or (isinstance(source, torch.Tensor) and source.layout is not torch.strided):
+        problem, like = _sparse(source, kind), source
+    elif isinstance(source, (torch.Tensor, np.ndarray, list, tuple)):
+        dense = kind.matrix(_float64(kind.letter, source), _eps(source))
+        problem, like = Problem(len(dense), dense=dense), source
     else:
-        return _from_products(H, n, max_products)
+        return _from_products(source, n, kind, max_products)
     if n is not None and n != problem.n:
-        raise ValueError(f"n: expected {problem.n}, the size of H, got {n}; leave it out")
+        raise ArgumentError("n", f"{problem.n}, the size of {kind.letter}", n, "leave it out")
+    problem.dtype, problem.device = _dtype(like), _device(like)
     return problem
 
 
-def symmetric_matrix(H: np.ndarray, eps: float, symmetrize: bool) -> np.ndarray:
-    """H, checked to be a symmetric matrix within the rounding of numbers with precision ``eps``."""
-    if H.ndim != 2 or H.shape[0] != H.shape[1] or H.size == 0:
-        raise ValueError(f"H: expected a square matrix (n, n) with n ≥ 1, got shape {H.shape}")
-    difference, largest = float(np.abs(H - H.T).max()), float(np.abs(H).max())
-    if difference > 32 * eps * largest * max(1.0, np.sqrt(len(H)) / 8) and not symmetrize:
-        raise ValueError(
-            f"H: expected a symmetric matrix, got entries {difference:.3g} apart from their mirror images "
-            f"(largest entry {largest:.3g}); try symmetrize=True to fit (H + Hᵀ)/2"
-        )
-    return np.ascontiguousarray((H + H.T) / 2)
+def _samples(source: Any, kind: Property) -> Problem:
+    X, Y = (_float64(name, part) for name, part in zip(("X", "Y"), source, strict=True))
+    if X.ndim != 2 or X.shape != Y.shape or X.size == 0:
+        raise ArgumentError("samples", "X and Y of one shape (n, m)", f"{X.shape} and {Y.shape}")
+    return Problem(len(X), dense=kind.solve(X, Y), samples=(X, Y))
 
 
-def _sparse(H: Any, symmetrize: bool) -> Problem:
-    if np.issubdtype(H.dtype, np.complexfloating):
-        raise TypeError("H: expected real numbers, got a complex sparse matrix; try its real part")
-    if H.ndim != 2 or H.shape[0] != H.shape[1] or H.shape[0] == 0:
-        raise ValueError(f"H: expected a square matrix (n, n) with n ≥ 1, got shape {H.shape}")
-    csr = H.tocsr().astype(np.float64)
+def _sparse(source: Any, kind: Property) -> Problem:
+    matrix = source if issparse(source) else _scipy_sparse(source)
+    if np.issubdtype(matrix.dtype, np.complexfloating):
+        raise ArgumentError(kind.letter, "real numbers", "a complex sparse matrix", "try its real part")
+    square(kind.letter, matrix.shape)
+    csr = matrix.tocsr().astype(np.float64)
     if not np.isfinite(csr.data).all():
-        raise ValueError("H: expected finite numbers, got NaN or infinity in a sparse matrix")
+        raise ArgumentError(kind.letter, "finite numbers", "NaN or infinity in a sparse matrix")
     if csr.shape[0] <= DENSE_SPARSE:
-        dense = symmetric_matrix(csr.toarray(), _eps(H), symmetrize)
+        dense = kind.matrix(csr.toarray(), _eps(source))
         return Problem(len(dense), dense=dense, sparse=csr)
-    gap = abs(csr - csr.T).max()
-    if gap > 512 * _eps(H) * abs(csr).max() and not symmetrize:
-        raise ValueError(
-            f"H: expected a symmetric matrix, got entries {gap:.3g} apart from their mirror images; "
-            "try symmetrize=True to fit (H + Hᵀ)/2"
-        )
-    csr = ((csr + csr.T) / 2).tocsr()
-    return Problem(csr.shape[0], product=lambda X: csr @ X, sparse=csr)
+    if isinstance(kind, Symmetric):
+        gap = abs(csr - csr.T).max()
+        if gap > 512 * _eps(source) * abs(csr).max() and not kind.symmetrize:
+            kind.refuse(gap)
+        csr = ((csr + csr.T) / 2).tocsr()
+    product = kind.product(lambda X: csr @ X, csr.shape[0], _eps(source))
+    return Problem(csr.shape[0], product=product, sparse=csr)
 
 
 def _scipy_sparse(H: torch.Tensor) -> Any:
@@ -91,44 +82,23 @@ def _scipy_sparse(H: torch.Tensor) -> Any:
     return coo_array((coo.values().numpy(), tuple(coo.indices().numpy())), shape=tuple(coo.shape))
 
 
-def _from_products(H: Any, n: int | None, max_products: int | None) -> Problem:
-    product = as_product("H", H)
+def _from_products(source: Any, n: int | None, kind: Property, max_products: int | None) -> Problem:
+    letter = kind.letter
+    product = as_product(letter, source)
     if product.shape is not None and product.shape[0] != product.shape[1]:
-        raise ValueError(f"H: expected a square operator, got shape {product.shape}")
+        raise ArgumentError(letter, "a square operator", f"shape {product.shape}", "try one of them")
     if product.shape is None and n is None:
-        raise TypeError("n: expected the dimension, since H is a function of columns, got None; try n=…")
+        raise ArgumentError("n", f"the dimension, since {letter} is a function of columns", None, "try n=…")
     size = checks.integer("n", n if product.shape is None else product.shape[0], at_least=1)
     if n is not None and n != size:
-        raise ValueError(f"n: expected {size}, the operator's own size, got {n}; leave it out")
-    problem = Problem(size, product=product.apply, dtype=_dtype(H), device=_device(H))
-    budget = (size if size <= 1024 else ENOUGH_PRODUCTS) if max_products is None else max_products
-    if budget >= size:  # all of H can be read off: from here on it is dense
-        dense = product.apply(np.eye(size))
-        if dense.shape != (size, size):
-            raise ValueError(
-                f"H: expected products of shape {(size, size)} for columns {(size, size)}, got {dense.shape}; "
-                "try: lambda X: H @ X"
-            )
-        largest = float(np.abs(dense).max()) or 1.0  # taken out first: squares neither over- nor underflow
-        size_of = lambda A: float(np.linalg.norm(A / largest))
-        warn_asymmetry(size_of(dense - dense.T) / (2 * (size_of(dense) or 1.0)), stacklevel=5)
-        problem.dense, problem.product, problem.n_products = (dense + dense.T) / 2, None, size
+        raise ArgumentError("n", f"{size}, the operator's own size", n, "leave it out")
+    problem = Problem(size, dtype=_dtype(source), device=_device(source))
+    if size <= (READ_OFF if max_products is None else max_products):
+        dense = product.apply(np.eye(size))  # from here on it is known entirely
+        problem.dense, problem.n_products = kind.read_off(dense, _eps(source)), size
+    else:
+        problem.product = kind.product(product.apply, size, _eps(source))
     return problem
-
-
-def warn_asymmetry(asymmetry: float, stacklevel: int = 4) -> None:
-    """A product function is not known to be symmetric; say by how much it fails to be."""
-    if asymmetry > 1e-6:
-        hint = (
-            "; vectors are expected in columns: try X.T and Y.T if yours are in rows"
-            if asymmetry > 0.1
-            else ""
-        )
-        warnings.warn(
-            f"the products are not those of a symmetric matrix: antisymmetric part {asymmetry:.2g} of the "
-            f"whole; the symmetric part is fitted{hint}",
-            stacklevel=stacklevel,  # the caller of fit_symmetric
-        )
 
 
 def _float64(name: str, value: Any) -> np.ndarray:
@@ -151,15 +121,3 @@ def _device(value: Any) -> torch.device:
 
 def _eps(value: Any) -> float:
     return float(torch.finfo(_dtype(value)).eps)
-
-
-def dense_inverse(H: np.ndarray) -> np.ndarray:  # shape: (n, n)
-    """H⁻¹, for the target "inverse"."""
-    values, vectors = np.linalg.eigh(H)
-    smallest, largest = np.abs(values).min(), np.abs(values).max()
-    if smallest <= len(H) * np.finfo(np.float64).eps * largest:
-        raise ValueError(
-            f"target='inverse': expected an invertible matrix, got eigenvalues between {smallest:.3g} and "
-            f"{largest:.3g} in magnitude; try fitting H + epsilon·I"
-        )
-    return (vectors / values) @ vectors.T

@@ -1,145 +1,119 @@
-"""How good a fit is: measured on the entries of H, or estimated from products; and its rivals beside it."""
+"""How good a fit is: measured on the entries of the matrix, or estimated from products; its rivals beside it."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from swallowtail.fitting import rivals as rival_forms
-from swallowtail.fitting.core.product import FLOOR
-from swallowtail.fitting.inputs import Problem
-from swallowtail.fitting.result import FitResult, Rival
-from swallowtail.fitting.watch import Watch
-from swallowtail.metrics import column_angles, error_angle_interval, relative_error
-from swallowtail.operators import SymmetricOperator
-from swallowtail.wiring import Wiring
+from swallowtail.fitting.methods.products import ProductFit
+from swallowtail.fitting.result import Quality, Rival
+from swallowtail.metrics import Estimate, column_angles, error_angle_interval, relative_error
+from swallowtail.operators import SignedRotation
 
 UNKNOWN = (0.0, 180.0)  # the interval of an angle that nothing independent was measured for
-MADE_UP = 100  # pairs for an estimate where no product was kept for it
+MADE_UP = 100  # samples for an estimate where no product was kept for it
+SMALL = 512  # up to this n rivals take 0.2 s at most, and are measured though time is up
+NOT_MEASURED = "Rivals were not measured, as the fit was stopped."
+EXACT = 1e-6  # relative error below which the matrix is the product
 
 
-class Candidate(NamedTuple):
-    """One fitted form."""
+class Fitted(NamedTuple):
+    """What is to be measured."""
 
-    method: str
-    operator: Any  # a SymmetricOperator, or a Rotation or SignedRotation; float64, on the CPU
-    history: list[tuple[str, int, float]]
-    objective: float
-
-
-class Ask(NamedTuple):
-    """What was asked for."""
-
-    budget: int
-    wiring: str | Wiring
-    depth: int
-    method: str
-    target: str
-    target_angle: float | None
+    operator: Any
+    others: dict[str, Any]  # name → operator, the other forms that were fitted
     seed: int
-    options: dict[str, Any]
-    watch: Watch
-    saved: Any  # a Checkpoint
+    stopped: bool  # time is up, or somebody waits: leave out what takes long
 
 
-def measured(
-    problem: Problem,
-    ask: Ask,
-    best: Candidate,
-    others: dict[str, SymmetricOperator],
-    fitted: np.ndarray,
-    status: str,
-) -> FitResult:
-    """Measure the best candidate against the matrix it was fitted to, and its rivals."""
-    operator = best.operator
-    angle = error_angle_interval(fitted, operator, rival_forms.n_probes(len(fitted)), seed=ask.seed + 1)
-    found = rival_forms.dense_rivals(fitted, operator, ask.seed + 1, others, problem.sparse)
-    message = rival_forms.verdict(angle.mean, found)
-    if ask.target == "inverse":
-        d = operator.eigenvalues
-        floor = FLOOR * float(d.abs().max())
-        operator = SymmetricOperator(operator.rotation, 1 / torch.where(d.abs() < floor, floor, d))
-        message += " Angle, error and rivals are those of the inverse."
-    if ask.target_angle is not None:
-        reached = angle.mean <= ask.target_angle
-        status = status if reached else "budget"
-        message += "" if reached else f" {ask.target_angle}° was not reached; try a larger n_rotations."
-    return FitResult(
-        operator=operator.to(problem.device, problem.dtype),
-        angle=angle.mean,
-        angle_interval=(angle.low, angle.high),
-        relative_error=relative_error(fitted, best.operator, seed=ask.seed + 1).mean
-        if len(fitted) > rival_forms.FULL_EIGH
-        else relative_error(fitted, best.operator.to_dense().numpy()).mean,
-        n_products=problem.n_products,
-        seconds=ask.watch.seconds,
-        history=best.history,
-        status=ask.watch.status or status,
-        message=message,
-        method=best.method,
-        target=ask.target,
-        rivals=found,
-    )
+def of_symmetric(H: np.ndarray, fitted: Fitted, sparse: Any) -> Quality:
+    """Measure a fit on the entries of H (n, n), and its rivals."""
+    n, operator = len(H), fitted.operator
+    angle = error_angle_interval(H, operator, rival_forms.n_probes(n), seed=fitted.seed)
+    if n > rival_forms.FULL_EIGH:
+        error = relative_error(H, operator, seed=fitted.seed).value
+    else:
+        error = relative_error(H, operator.to_dense().numpy()).value
+    if fitted.stopped and n > SMALL:
+        return Quality(angle, error, [], [NOT_MEASURED])
+    found = rival_forms.dense_rivals(H, operator, fitted.seed, fitted.others, sparse)
+    return Quality(angle, error, found, [rival_forms.verdict(angle.value, found)])
 
 
-def estimated(
-    problem: Problem, ask: Ask, operator: SymmetricOperator, fit: Any, checks: Any, used: int
-) -> FitResult:
-    """Quality from held-out products if there are any, otherwise on pairs made up from the completion."""
-    Z, HZ = checks
-    source, known = "the pairs themselves (optimistic)", False
-    if problem.pairs is None:
-        source, known = f"{Z.shape[1]} products kept for it", True
-    if Z.shape[1] == 0:
-        Z, HZ = _made_up_pairs(fit.completion, problem.n, ask.seed + 1)
-        source, known = (
-            "the completion of the same products and what it seems to miss (rough, often too low)",
-            False,
+def of_rotation(R: np.ndarray, fitted: Fitted, samples: Any) -> Quality:
+    """Measure a fit on the entries of R (n, n), and its rivals."""
+    n, operator = len(R), fitted.operator
+    angle = error_angle_interval(R, operator, seed=fitted.seed)
+    error = relative_error(R, operator.to_dense().numpy()).value
+    measures_rivals = n <= SMALL or not fitted.stopped
+    found = rival_forms.rotation_rivals(R, operator, fitted.seed, fitted.others) if measures_rivals else []
+    if error < EXACT:
+        notes = ["R is this product, within rounding."]
+    else:
+        notes = [rival_forms.verdict(angle.value, found) if measures_rivals else NOT_MEASURED]
+    if operator.multiply_adds >= n * n:
+        notes.append(
+            f"The dense matrix costs no more: {n * n} multiply-adds against {operator.multiply_adds}."
         )
-    angle, error = _on_pairs(operator, Z, HZ)
+    if isinstance(operator, SignedRotation):
+        negative = int((operator.signs < 0).sum())
+        why = "The determinant is −1" if negative % 2 else "No product of rotations on this wiring is R"
+        notes.append(f"{why}: the operator is Q·diag(±1), {negative} of {n} signs negative.")
+    if samples is not None:
+        X, Y = samples
+        misfit = np.linalg.norm(R @ X - Y) / (np.linalg.norm(Y) or 1.0)
+        notes.append(f"R is the orthogonal matrix nearest to the samples: relative misfit {misfit:.2g}.")
+    return Quality(angle, error, found, notes)
+
+
+def of_products(operator: Any, fit: ProductFit, held_out: Any, samples: Any, seed: int) -> Quality:
+    """Estimate from held-out products if there are any, else from the samples, else from the completion.
+
+    Args:
+        operator: the fit.
+        fit: how it was made.
+        held_out: columns Z and HZ that the fit has not seen, shape (n, k) each, or None.
+        samples: the samples that were fitted, or None.
+        seed: of what is made up where there are neither.
+    """
+    n = operator.n
+    if samples is not None:
+        (Z, HZ), source = samples, "the samples themselves (optimistic)"
+    elif held_out is not None:
+        (Z, HZ), source = held_out, f"{held_out[0].shape[1]} products kept for it"
+    else:
+        Z, HZ = _made_up_samples(fit.completion, n, seed)
+        source = "the completion of the same products and what it seems to miss (rough, often too low)"
+    angle, error = on_samples(operator, Z, HZ)
+    if samples is not None or held_out is None:
+        angle = Estimate(angle.value, *UNKNOWN)
     found = []
     for name, cut, r, equal in rival_forms.factor_rivals(fit.completion, operator):
-        mean, size = _on_pairs(cut, Z, HZ)
-        count = r * (problem.n + 1) + 1
-        found.append(Rival(name, mean[0], size, count, 4 * count, (2 * r + 1) * problem.n, equal))
-    message = f"Quality is an estimate from {source}. " + rival_forms.verdict(angle[0], found)
-    return FitResult(
-        operator=operator.to(problem.device, problem.dtype),
-        angle=angle[0],
-        angle_interval=(angle[1], angle[2]) if known else UNKNOWN,
-        relative_error=error,
-        n_products=used,
-        seconds=ask.watch.seconds,
-        history=fit.history,
-        status=ask.watch.status or "converged",
-        message=message,
-        method="products",
-        target=ask.target,
-        estimated=True,
-        rivals=found,
-    )
+        other, size = on_samples(cut, Z, HZ)
+        count = r * (n + 1) + 1
+        found.append(Rival(name, other.value, size, count, 4 * count, (2 * r + 1) * n, equal))
+    notes = [f"Quality is an estimate from {source}.", rival_forms.verdict(angle.value, found)]
+    return Quality(angle, error, found, notes, estimated=True)
 
 
-def _made_up_pairs(completion: Any, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Random columns Z and Ĥ·Z plus noise as large as the part of H that the completion Ĥ is thought to miss."""
-    generator = np.random.default_rng(seed)
-    Z, noise = generator.standard_normal((2, n, MADE_UP))
-    missed, factor = min(completion.relative_error, 0.99), completion.factor
-    unit = (
-        float(np.abs(factor.weights).max(initial=abs(factor.shift))) or 1.0
-    )  # squares near 1e±200 leave float64
-    norm = unit * factor._replace(shift=factor.shift / unit, weights=factor.weights / unit).norms2()[0] ** 0.5
-    scale = norm / n**0.5 * missed / (1.0 - missed * missed) ** 0.5
-    return Z, factor @ Z + scale * noise
-
-
-def _on_pairs(operator: Any, X: np.ndarray, Y: np.ndarray) -> tuple[tuple[float, float, float], float]:
-    """Mean angle with a rough interval, and relative error, on given pairs."""
+def on_samples(operator: Any, X: np.ndarray, Y: np.ndarray) -> tuple[Estimate, float]:
+    """Mean angle with a rough interval, and relative error, on given samples."""
     B = operator @ X
     angles = column_angles(B, Y)
     half = float(1.96 * angles.std(ddof=1) / len(angles) ** 0.5) if len(angles) > 1 else 90.0
     mean = float(angles.mean())
-    error = relative_error(Y, B).mean
-    return (mean, max(0.0, mean - half), min(180.0, mean + half)), error
+    return Estimate(mean, max(0.0, mean - half), min(180.0, mean + half)), relative_error(Y, B).value
+
+
+def _made_up_samples(completion: Any, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Random columns Z and Ĥ·Z plus noise as large as the part of H that the completion Ĥ is thought to miss."""
+    generator = np.random.default_rng(seed)
+    Z, noise = generator.standard_normal((2, n, MADE_UP))
+    missed, factor = min(completion.relative_error, 0.99), completion.factor
+    # Squares near 1e±200 leave float64: the unit is taken out first.
+    unit = float(np.abs(factor.weights).max(initial=abs(factor.shift))) or 1.0
+    norm = unit * factor._replace(shift=factor.shift / unit, weights=factor.weights / unit).norms2()[0] ** 0.5
+    scale = norm / n**0.5 * missed / (1.0 - missed * missed) ** 0.5
+    return Z, factor @ Z + scale * noise

@@ -1,59 +1,94 @@
-"""Whether what was asked of `fit_symmetric` or `fit_rotation` makes sense, before any work is done."""
+"""The request: what was asked of `fit_symmetric` or `fit_rotation`, checked before any work is done."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from swallowtail import checks
+from swallowtail.errors import ArgumentError
+from swallowtail.fitting.budget import MOST_ROUNDS, default_budget, largest_budget
+from swallowtail.fitting.core.records import Callback
 from swallowtail.wiring import Butterfly, Wiring
 
-ON_A_BUTTERFLY = (
-    "butterfly",
-    "recovery",
-    "sgd",
-)  # methods whose wiring is fixed; sgd takes any that is given
-ON_PAIRS = ("pairs", "hybrid", "products")  # methods that choose theirs
+METHODS = {
+    "symmetric": ("auto", "pairs", "butterfly", "recovery", "hybrid", "sgd", "products"),
+    "rotation": ("auto", "recovery", "butterfly", "pairs", "sgd"),
+}
+TARGETS = ("matrix", "inverse", "likelihood")  # of a symmetric matrix; that of a rotation is "rotation"
+ON_A_FIXED_WIRING = ("butterfly", "recovery", "sgd")  # sgd takes any wiring that is given
+ON_CHOSEN_PAIRS = ("pairs", "hybrid", "products")
 
 
-def check_request(
-    method: str,
-    methods: tuple[str, ...],
-    wiring: Any,
-    depth: Any,
-    max_products: Any,
-    max_seconds: float | None,
-    target_angle: float | None,
-    options: dict[str, Any],
-) -> int:
-    """Each argument by itself; the depth as an integer."""
-    checks.choice("method", method, methods)
-    if not isinstance(wiring, Wiring):
-        checks.choice("wiring", wiring, ("auto", "butterfly", "pairs"))
-    if max_products is not None:
-        checks.integer("max_products", max_products, at_least=1)
-    if max_seconds is not None and not max_seconds > 0:
-        raise ValueError(f"max_seconds: expected a number > 0, got {max_seconds}; try None for no limit")
-    if target_angle is not None and not 0 < target_angle < 90:
-        raise ValueError(f"target_angle: expected degrees above 0 and below 90, got {target_angle}; try 5")
-    if options and method == "auto":
-        raise TypeError(f"expected options only with a method asked for by name, got {sorted(options)}")
-    return checks.integer("depth", depth, at_least=1)
+@dataclass(frozen=True)
+class Request:
+    """The arguments of a fit. See `fit_symmetric` for what each means."""
 
+    target: str
+    method: str = "auto"
+    n_rotations: int | None = None
+    wiring: str | Wiring = "auto"
+    depth: int = 1
+    max_products: int | None = None
+    max_seconds: float | None = None
+    target_angle: float | None = None
+    checkpoint: Any = None
+    seed: int = 0
+    progress: bool = False
+    callback: Callback | None = None
+    options: dict[str, Any] = field(default_factory=dict)
 
-def check_wiring(method: str, wiring: str | Wiring, depth: int, n: int, n_rotations: int | None) -> None:
-    """Whether method, wiring and number of rotations go together."""
-    given = isinstance(wiring, Wiring)
-    if isinstance(wiring, Wiring) and wiring.n != n:
-        raise ValueError(f"wiring: expected one on n = {n} coordinates, got {wiring!r}")
-    if method in ON_PAIRS and (given or wiring == "butterfly"):
-        raise ValueError(f"wiring: method={method!r} chooses pairs, got {wiring!r}; try method='butterfly'")
-    if method in ON_A_BUTTERFLY and wiring == "pairs":
-        raise ValueError(f"wiring: method={method!r} is for a fixed wiring, got 'pairs'; try method='pairs'")
-    if n_rotations is None or not (given or wiring == "butterfly" or method in ON_A_BUTTERFLY):
-        return
-    fixed = wiring if isinstance(wiring, Wiring) else Butterfly(n, depth)
-    if n_rotations != fixed.n_rotations:
-        raise ValueError(
-            f"n_rotations: expected {fixed.n_rotations}, which {fixed!r} has, or none, got {n_rotations}; try depth=…, "
-            "or wiring='pairs' for any number"
-        )
+    def __post_init__(self) -> None:
+        """Check each argument by itself."""
+        if self.target != "rotation":
+            checks.choice("target", self.target, TARGETS)
+        kind = "rotation" if self.target == "rotation" else "symmetric"
+        checks.choice("method", self.method, METHODS[kind])
+        checks.integer("depth", self.depth, at_least=1)
+        if not isinstance(self.wiring, Wiring):
+            checks.choice("wiring", self.wiring, ("auto", "butterfly", "pairs"))
+        if self.n_rotations is not None:
+            checks.integer("n_rotations", self.n_rotations, at_least=0)
+        if self.max_products is not None:
+            checks.integer("max_products", self.max_products, at_least=1)
+        if self.max_seconds is not None and not self.max_seconds > 0:
+            raise ArgumentError("max_seconds", "a number > 0", self.max_seconds, "try None for no limit")
+        if self.target_angle is not None and not 0 < self.target_angle < 90:
+            raise ArgumentError("target_angle", "degrees above 0 and below 90", self.target_angle, "try 5")
+        if self.options and self.method == "auto":
+            raise ArgumentError("", "options only with a method asked for by name", sorted(self.options))
+
+    def budget(self, n: int) -> int:
+        """How many rotations on n coordinates it allows."""
+        budget = default_budget(n, self.depth) if self.n_rotations is None else int(self.n_rotations)
+        if self.n_rotations is None and self.target_angle is not None:
+            budget *= MOST_ROUNDS  # as few as it takes are kept
+            if self.target == "rotation":
+                budget = min(budget, n * (n - 1) // 2)  # with so many any rotation is met exactly
+        return min(budget, largest_budget(n))
+
+    def fixed_wiring(self, n: int) -> Wiring:
+        """The wiring given, or the butterfly of the depth asked for."""
+        return self.wiring if isinstance(self.wiring, Wiring) else Butterfly(n, self.depth)
+
+    def check_wiring(self, n: int, method: str) -> None:
+        """Whether the method, the wiring and the number of rotations go together."""
+        wiring, given = self.wiring, isinstance(self.wiring, Wiring)
+        if isinstance(wiring, Wiring) and wiring.n != n:
+            raise ArgumentError("wiring", f"one on n = {n} coordinates", repr(wiring))
+        if method in ON_CHOSEN_PAIRS and (given or wiring == "butterfly"):
+            expected = f"none, as method={method!r} chooses pairs"
+            raise ArgumentError("wiring", expected, repr(wiring), "try method='butterfly'")
+        if method in ON_A_FIXED_WIRING and wiring == "pairs":
+            expected = f"a fixed one, as method={method!r} needs"
+            raise ArgumentError("wiring", expected, "'pairs'", "try method='pairs'")
+        if self.n_rotations is None or not (given or wiring == "butterfly" or method in ON_A_FIXED_WIRING):
+            return
+        fixed = self.fixed_wiring(n)
+        if self.n_rotations != fixed.n_rotations:
+            raise ArgumentError(
+                "n_rotations",
+                f"{fixed.n_rotations}, which {fixed!r} has, or none",
+                self.n_rotations,
+                "try depth=…, or wiring='pairs' for any number",
+            )

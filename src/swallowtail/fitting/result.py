@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from swallowtail.fitting.core.records import History
+from swallowtail.metrics import Estimate
 from swallowtail.operators.base import Operator
+
+# What is compared with what in an angle: f(H) x with its approximation, by target.
+ANGLE_OF = {"matrix": "H", "inverse": "H⁻¹", "likelihood": "H", "rotation": "R"}
+
+
+class Candidate(NamedTuple):
+    """One fitted form."""
+
+    method: str
+    operator: Any  # a SymmetricOperator or HybridOperator, a Rotation or SignedRotation; float64, on the CPU
+    history: History
+    objective: float
 
 
 @dataclass(frozen=True)
@@ -20,28 +34,50 @@ class Rival:
     floats: int
     bytes: int  # float32 numbers, and indices where the form has them
     multiply_adds: int  # of one product
-    equal: (
-        str  # what it has in common with the fit: "floats", "bytes", "multiply-adds", "time", or "" for none
-    )
+    equal: str  # what it shares with the fit: "floats", "bytes", "multiply-adds", "time", or "" for nothing
+
+
+class Quality(NamedTuple):
+    """How good a fit is, beside its rivals."""
+
+    angle: Estimate  # degrees
+    relative_error: float
+    rivals: list[Rival]
+    notes: list[str]  # sentences for the message
+    estimated: bool = False  # from few products, not from all entries
 
 
 @dataclass(frozen=True)
 class FitResult:
-    """The record of a fit. ``print(result)`` shows it as a table."""
+    """The record of a fit. ``print(result)`` shows it as a table.
+
+    ``angle`` and ``relative_error`` compare f(H) with its approximation, where f is what the fit's ``target``
+    makes close: H itself for "matrix" and "likelihood", H⁻¹ for "inverse", R for a rotation. ``angle_of`` names it.
+    ``operator`` approximates H (or R) for every target; for "inverse" it is ``operator.inverse()`` that was measured.
+    """
 
     operator: Any  # a SymmetricOperator or HybridOperator; of fit_rotation, a Rotation or a SignedRotation
-    angle: float  # degrees: mean angle between operator @ x and H @ x, the paper's measure
-    angle_interval: tuple[float, float]  # 95 % confidence; 0 to 180 where nothing independent was measured
-    relative_error: float  # ‖H − operator‖_F / ‖H‖_F
+    angle_estimate: Estimate  # degrees, 95 % confidence; 0 to 180 where nothing independent was measured
+    relative_error: float  # ‖f(H) − f(operator)‖_F / ‖f(H)‖_F
     n_products: int  # columns H was multiplied with; 0 if its entries were read
     seconds: float
-    history: list[tuple[str, int, float]]  # (stage, rotations, objective), best so far
-    status: str  # "converged", "exact", "budget", "time", "interrupted"
+    history: History  # (stage, rotations, objective), best so far
+    status: str  # "converged", "exact", "budget", "time", "interrupted", "stopped"
     message: str
     method: str  # which algorithm gave the operator
-    target: str
+    target: str  # "matrix", "inverse", "likelihood", or "rotation"
     estimated: bool = False  # angle and error come from few products, not from H's entries
     rivals: list[Rival] = field(default_factory=list)
+
+    @property
+    def angle(self) -> float:
+        """Mean angle in degrees between f(H) x and f(operator) x, the paper's measure; `angle_of` names f(H)."""
+        return self.angle_estimate.value
+
+    @property
+    def angle_of(self) -> str:
+        """What the angle, the error and the rivals are measured on: "H", "H⁻¹" or "R"."""
+        return ANGLE_OF[self.target]
 
     @property
     def floats(self) -> int:
@@ -50,12 +86,12 @@ class FitResult:
 
     @property
     def bytes(self) -> int:
-        """Storage in float32, with two indices a rotation where the pairs are data."""
+        """Storage in float32, with two indices per rotation where the pairs are data."""
         return count_bytes(self.operator)
 
     def __str__(self) -> str:
-        label = "angle (estimate)" if self.estimated else "angle"
-        low, high = self.angle_interval
+        label = f"angle of {self.angle_of}" + (" (estimate)" if self.estimated else "")
+        _, low, high = self.angle_estimate
         interval = "unconfirmed" if high - low >= 180 else f"{low:.2f} … {high:.2f}"
         lines = [
             f"{self.method}: {label} {self.angle:.2f}° ({interval}), relative error "
@@ -103,6 +139,51 @@ class FitResult:
         return figure
 
 
+def build_result(
+    best: Candidate,
+    quality: Quality,
+    *,
+    operator: Any,
+    n_products: int,
+    seconds: float,
+    target: str,
+    target_angle: float | None,
+    status: str,
+    stopped: str,
+) -> FitResult:
+    """Put a result together.
+
+    Args:
+        best: the form that was chosen.
+        quality: what was measured of it.
+        operator: what the caller gets: of their dtype, on their device.
+        n_products, seconds, target: as in `FitResult`.
+        target_angle: the quality that was asked for.
+        status: "exact" or "converged".
+        stopped: why the fit was stopped, or "".
+    """
+    notes = list(quality.notes)
+    if target == "inverse":
+        notes.append("Angle, error and rivals are those of H⁻¹.")
+    if target_angle is not None and quality.angle.value > target_angle:
+        status = "budget"
+        notes.append(f"{target_angle}° was not reached; try a larger n_rotations.")
+    return FitResult(
+        operator=operator,
+        angle_estimate=quality.angle,
+        relative_error=quality.relative_error,
+        n_products=n_products,
+        seconds=seconds,
+        history=best.history,
+        status=stopped or status,
+        message=" ".join(notes),
+        method=best.method,
+        target=target,
+        estimated=quality.estimated,
+        rivals=quality.rivals,
+    )
+
+
 def count_floats(operator: Operator) -> int:
     """K angles, n eigenvalues or signs, and n + 1 for a rank-one term."""
     rotation: Any = getattr(operator, "rotation", operator)
@@ -111,7 +192,7 @@ def count_floats(operator: Operator) -> int:
 
 
 def count_bytes(operator: Operator) -> int:
-    """float32 numbers and, for `Pairs`, two indices of two bytes (four from n = 65536 on) a rotation."""
+    """float32 numbers and, for `Pairs`, two indices of two bytes (four from n = 65536 on) per rotation."""
     rotation: Any = getattr(operator, "rotation", operator)
     indices = 0
     if rotation.wiring.pairs_tensor is not None:

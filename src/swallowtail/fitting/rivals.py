@@ -19,14 +19,17 @@ TIE = 1e-3  # degrees; closer angles are the same
 
 
 class LowRank:
-    """c·I + V diag(w) Vᵀ with r orthonormal columns: r(n + 1) + 1 floats, (2r + 1)n multiply-adds."""
+    """c·I + U diag(w) Vᵀ with r columns; U is V unless it is given.
 
-    def __init__(self, c: float, w: np.ndarray, V: np.ndarray) -> None:
-        self.c, self.w, self.V = c, w, V
+    With U = V it takes r(n + 1) + 1 floats and (2r + 1)n multiply-adds.
+    """
+
+    def __init__(self, c: float, w: np.ndarray, V: np.ndarray, U: np.ndarray | None = None) -> None:
+        self.c, self.w, self.V, self.U = c, w, V, V if U is None else U
         self.shape = (len(V), len(V))
 
     def __matmul__(self, X: np.ndarray) -> np.ndarray:
-        return self.c * X + self.V @ (self.w[:, None] * (self.V.T @ X))
+        return self.c * X + self.U @ (self.w[:, None] * (self.V.T @ X))
 
 
 def low_rank(H: np.ndarray, ranks: list[int]) -> dict[int, LowRank]:
@@ -108,6 +111,58 @@ def dense_rivals(
     return rivals
 
 
+def low_rank_rotation(R: np.ndarray, ranks: list[int]) -> dict[int, LowRank]:
+    """The best c·I + U Vᵀ of rank r in Frobenius norm for each r: 2rn + 1 floats, (2r + 1)n multiply-adds.
+
+    For orthogonal R, (R − cI)ᵀ(R − cI) = (1 + c²)I − c(R + Rᵀ): whatever c, the right singular vectors are
+    the eigenvectors of (R + Rᵀ)/2. Keeping those of all but n − r extreme eigenvalues μ, the rest is least for
+    c = mean μ over it, where its square is (n − r)(1 − c²).
+    """
+    n = len(R)
+    mu, V = np.linalg.eigh((R + R.T) / 2)
+    result = {}
+    for r in ranks:
+        highest, lowest = (float(part.mean()) if r < n else 0.0 for part in (mu[r:], mu[: n - r]))
+        c, kept = (highest, V[:, :r]) if abs(highest) >= abs(lowest) else (lowest, V[:, n - r :])
+        result[r] = LowRank(c, np.ones(kept.shape[1]), kept, R @ kept - c * kept)
+    return result
+
+
+def rotation_rivals(R: np.ndarray, operator: Any, seed: int, others: dict[str, Any]) -> list[Rival]:
+    """Every rival of ``operator`` as an approximation of R: c·I + low rank, the other forms fitted, dense.
+
+    Args:
+        R: shape (n, n).
+        operator: the fit, a Rotation or SignedRotation.
+        seed: of the probes for the angle.
+        others: name → operator, the other forms that were fitted.
+    """
+    n = len(R)
+    ranks = {
+        "floats": (count_floats(operator) - 1) // (2 * n),
+        "multiply-adds": (operator.multiply_adds - n) // (2 * n),
+    }
+    ranks = {name: int(np.clip(r, 0, n)) for name, r in ranks.items()}
+    forms: list[tuple[str, Any, tuple[int, int, int], str]] = []
+    for r, form in low_rank_rotation(R, sorted(set(ranks.values()))).items():
+        equal = ", ".join(name for name, rank in ranks.items() if rank == r)
+        floats = 2 * r * n + 1
+        forms.append((f"c·I + rank {r}", form, (floats, 4 * floats, (2 * r + 1) * n), equal))
+    for name, other in others.items():
+        forms.append((name, other, (count_floats(other), count_bytes(other), other.multiply_adds), ""))
+    found = [
+        Rival(
+            name,
+            error_angle(R, form, PROBES, seed),
+            relative_error(R, form @ np.eye(n)).value,
+            *cost,
+            equal,
+        )
+        for name, form, cost, equal in forms
+    ]
+    return [*found, Rival("dense", 0.0, 0.0, n * n, 4 * n * n, n * n, "")]
+
+
 def equal_ranks(operator: Any) -> dict[str, int]:
     """The ranks nearest to the operator's floats, bytes and multiply-adds, by name."""
     n = operator.n
@@ -154,7 +209,7 @@ def verdict(angle: float, rivals: list[Rival]) -> str:
 
 
 def _measured(name: str, H: Any, B: Any, seed: int, cost: tuple[int, int, int], equal: str) -> Rival:
-    error = relative_error(H, B @ np.eye(len(H)) if len(H) <= FULL_EIGH else B, n_probes=100, seed=seed).mean
+    error = relative_error(H, B @ np.eye(len(H)) if len(H) <= FULL_EIGH else B, n_probes=100, seed=seed).value
     return Rival(name, error_angle(H, B, n_probes(len(H)), seed), error, *cost, equal)
 
 

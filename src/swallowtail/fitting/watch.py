@@ -12,7 +12,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from swallowtail.fitting.core.records import Stop
+from swallowtail.fitting.core.records import Callback, Stop
 
 _AROUND: ContextVar[Watch | None] = ContextVar("_AROUND", default=None)
 
@@ -31,12 +31,20 @@ class Watch:
         progress: show a bar.
         max_seconds: stop then.
         label: shown before the bar.
+        callback: the user's own, called after each step; it may raise `Stop`.
     """
 
-    def __init__(self, progress: bool, max_seconds: float | None, label: str = "fit") -> None:
+    def __init__(
+        self,
+        progress: bool,
+        max_seconds: float | None,
+        label: str = "fit",
+        callback: Callback | None = None,
+    ) -> None:
         self.begin = time.perf_counter()
         self.limit = None if max_seconds is None else self.begin + max_seconds
-        self.status = ""  # "time" or "interrupted" once it has stopped a fit
+        self.status = ""  # "time", "interrupted" or "stopped" once it has stopped a fit
+        self._users = callback
         self._bar = tqdm(desc=label, unit="step", disable=not progress)
         self.actions: list[Callable[[], None]] = []  # see `at_stop`
         self._handler: Any = None
@@ -52,10 +60,21 @@ class Watch:
             error = f"{objective**0.5:.4f}" if objective >= 0 else f"{objective:.4f}"
             self._bar.set_postfix_str(f"{stage}, {done} rotations, error {error}", refresh=False)
             self._bar.update()
+        self._ask_the_user(stage, done, objective)
         if self.limit is not None and time.perf_counter() > self.limit:
             self.status = "time"
         if self.status:
             raise Stop
+
+    def _ask_the_user(self, stage: str, done: int, objective: float) -> None:
+        if self._users is None or self.status:
+            return
+        try:
+            self._users(stage, done, objective)
+        except Stop:
+            self.status = "stopped"
+        except KeyboardInterrupt:
+            self.status = "interrupted"
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self.status == "interrupted":  # the second time they mean it

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from swallowtail.gaussians.laplace import GivensLaplace, Predictive
     from swallowtail.gaussians.mixture import GivensMixture
     from swallowtail.gaussians.normal import GivensNormal
-    from swallowtail.gaussians.solvers import Estimate, Solution, conjugate_gradients, log_determinant
+    from swallowtail.gaussians.solvers import Solution, conjugate_gradients, log_determinant
+    from swallowtail.metrics import Estimate
 
 __all__ = [
     "Conditional",

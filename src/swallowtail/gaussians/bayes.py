@@ -20,7 +20,8 @@ from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.symmetric import fit_symmetric
 from swallowtail.gaussians.normal import GivensNormal, same_basis
-from swallowtail.gaussians.solvers import Estimate, Matvec, Solution, conjugate_gradients, log_determinant
+from swallowtail.gaussians.solvers import Matvec, Solution, conjugate_gradients, log_determinant
+from swallowtail.metrics import Estimate
 from swallowtail.operators import SymmetricOperator
 
 DENSE = 2048  # up to this n log-determinants come from a Cholesky factor
@@ -91,7 +92,9 @@ def product(p: GivensNormal, q: GivensNormal, n_rotations: int | None = None, se
             P.solve(weighted),
             GivensNormal(q.loc, q.covariance.function(lambda d: d + p.covariance.eigenvalues)),
         )
-        return Product(GivensNormal(mean, precision=P), Estimate(float(both.log_prob(p.loc)), 0.0), True, 0.0)
+        return Product(
+            GivensNormal(mean, precision=P), Estimate.around(float(both.log_prob(p.loc)), 0.0), True, 0.0
+        )
     matvec: Matvec = lambda v: a(v) + b(v)
     fit = fit_symmetric(
         _columns(matvec), p.event_shape[0], n_rotations=n_rotations, wiring="pairs", seed=seed
@@ -105,7 +108,9 @@ def product(p: GivensNormal, q: GivensNormal, n_rotations: int | None = None, se
     logdet = _logdet(matvec, P, seed)
     n = p.event_shape[0]
     log_z = -0.5 * (float(form) + n * math.log(2 * math.pi) + logdet.value - float(a.logdet() + b.logdet()))
-    return Product(GivensNormal(mean, precision=P), Estimate(log_z, 0.5 * logdet.error), False, fit.angle)
+    return Product(
+        GivensNormal(mean, precision=P), Estimate.around(log_z, 0.5 * logdet.error), False, fit.angle
+    )
 
 
 def marginal(p: GivensNormal, index: Any) -> MultivariateNormal:
@@ -183,7 +188,7 @@ def linear_regression(
     mean, logdet = solved.x[0], _logdet(matvec, P, seed)
     residual = float(((y - features @ mean) ** 2).sum()) / noise_variance
     residual += float(P0.quadratic_form(mean - prior.loc)) + len(y) * math.log(2 * math.pi * noise_variance)
-    evidence = Estimate(-0.5 * (residual + logdet.value - float(P0.logdet())), 0.5 * logdet.error)
+    evidence = Estimate.around(-0.5 * (residual + logdet.value - float(P0.logdet())), 0.5 * logdet.error)
     return Regression(GivensNormal(mean, precision=P), evidence, solved.error, noise_variance)
 
 
@@ -191,7 +196,7 @@ def _logdet(matvec: Matvec, like: SymmetricOperator, seed: int) -> Estimate:
     if like.n > DENSE:
         return log_determinant(matvec, like, seed)
     dense = matvec(torch.eye(like.n, dtype=like.dtype, device=like.device))
-    return Estimate(float(torch.linalg.slogdet(dense.double())[1]), 0.0)
+    return Estimate.around(float(torch.linalg.slogdet(dense.double())[1]), 0.0)
 
 
 def _columns(matvec: Matvec) -> Callable[[np.ndarray], np.ndarray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from swallowtail.fitting.methods.factor import Factor
+from swallowtail.fitting.core.factor import Factor
 
 RESERVOIR = 1024  # rows kept
 BLOCK = 1024  # rows hashed at a time

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from swallowtail.metrics import Estimate
 from swallowtail.operators import SymmetricOperator
 
 N_PROBES, N_STEPS = 32, 30  # of Lanczos quadrature
@@ -23,13 +24,6 @@ class Solution(NamedTuple):
     error: float  # largest ‖b − A x‖ / ‖b‖ over the right-hand sides
     iterations: int
     converged: bool
-
-
-class Estimate(NamedTuple):
-    """A number and its standard error; 0 where it is exact."""
-
-    value: float
-    error: float
 
 
 def conjugate_gradients(
@@ -79,7 +73,7 @@ def log_determinant(matvec: Matvec, like: SymmetricOperator, seed: int = 0) -> E
     z = (torch.randint(0, 2, (N_PROBES, n), generator=generator) * 2 - 1).to(like.device, like.dtype)
     values = _quadrature(inner, z, min(N_STEPS, n)) * n
     error = float(values.std() / math.sqrt(N_PROBES)) if n > 1 else 0.0
-    return Estimate(float(like.logdet() + values.mean()), error)
+    return Estimate.around(float(like.logdet() + values.mean()), error)
 
 
 def _quadrature(matvec: Matvec, z: Tensor, steps: int) -> Tensor:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from swallowtail.experiments.hessians.solving import conjugate_gradients, preconditioner
-from swallowtail.fitting.methods.factor import Factor
+from swallowtail.fitting.core.factor import Factor
 from swallowtail.fitting.rivals import low_rank
 from swallowtail.fitting.symmetric import fit_symmetric
 

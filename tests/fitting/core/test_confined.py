@@ -5,7 +5,7 @@ import pytest
 
 from swallowtail.fitting.core.confined import cluster, grow_clusters, grow_round
 from swallowtail.fitting.core.groups import apart, meeting
-from swallowtail.fitting.core.growth import newton_rotations
+from swallowtail.fitting.core.newton import newton_rotations
 from swallowtail.fitting.core.product import TARGETS, conjugate
 
 

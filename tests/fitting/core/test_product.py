@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from swallowtail.fitting.core.groups import together
-from swallowtail.fitting.core.growth import jacobi_angle, newton_rotations, parallel_jacobi, removal_losses
-from swallowtail.fitting.core.objectives import Objective
+from swallowtail import Butterfly, Pairs
 from swallowtail.fitting.core.product import (
     LIKELIHOOD,
     MATRIX,
@@ -20,7 +18,6 @@ from swallowtail.fitting.core.product import (
     value_and_gradient,
 )
 from swallowtail.kernels import reference
-from swallowtail.wiring import Butterfly, Pairs
 
 SIZES = [1, 2, 3, 5, 8, 33, 64, 65, 130]
 
@@ -82,43 +79,6 @@ def test_gradient_against_finite_differences(n, target):
         assert gradient[k] == pytest.approx((up - down) / 2e-5, rel=1e-5, abs=1e-7)
 
 
-@pytest.mark.parametrize("target", [MATRIX, LIKELIHOOD])
-@pytest.mark.parametrize("n", [2, 17, 65])
-def test_removal_losses_are_exact(n, target):
-    tiles, (pairs, angles) = tile(covariance(n)), random_pairs(n, 2 * n)
-    whole = value_and_gradient(tiles, pairs, angles, target, 1e-12)[0]
-    losses = removal_losses(tiles, pairs, angles, target, 1e-12)
-    for k in range(0, len(angles), 7):
-        rest = np.delete(np.arange(len(angles)), k)
-        less = value_and_gradient(tiles, pairs[rest], angles[rest], target, 1e-12)[0]
-        assert losses[k] == pytest.approx(whole - less, abs=1e-10)
-
-
-@pytest.mark.parametrize("target", [MATRIX, LIKELIHOOD])
-@pytest.mark.parametrize("threshold", [0.1, 1.0])
-def test_parallel_jacobi_returns_the_matrix_it_describes(target, threshold):
-    H = covariance(40)
-    A = H.copy()
-    pairs, angles = parallel_jacobi(A, 150, threshold, target, 1e-12, 0.0)
-    assert len(angles) == 150
-    assert np.abs(angles).max() <= np.pi / 4 + 1e-15
-    np.testing.assert_allclose(A, conjugate(H, pairs, angles), atol=1e-12)
-
-
-def test_one_at_a_time_takes_the_largest_entry():
-    H = covariance(20)
-    pairs, _ = parallel_jacobi(H.copy(), 1, 1.0, MATRIX, 0.0, 0.0)
-    off = np.abs(np.triu(H, 1))
-    assert tuple(pairs[0]) == np.unravel_index(off.argmax(), off.shape)
-
-
-def test_jacobi_angle_diagonalises():
-    H = np.array([[2.0, -0.7], [-0.7, 0.5]])
-    A = conjugate(H, np.array([[0, 1]]), np.array([jacobi_angle(2.0, -0.7, 0.5)]))
-    assert abs(A[0, 1]) < 1e-15
-    np.testing.assert_allclose(np.sort(np.diag(A)), np.linalg.eigvalsh(H))
-
-
 def test_layered_keeps_the_product_and_packs_as_wiring_does():
     pairs, angles = random_pairs(9, 40)
     wiring, ordered = layered(9, pairs, angles)
@@ -133,47 +93,3 @@ def test_permuted_butterfly():
     assert permuted(Butterfly(4), np.arange(4)) == Butterfly(4)
     assert permuted(Butterfly(4), order).layer(0).tolist() == [[2, 3], [0, 1]]
     assert flat_pairs(Butterfly(1)).shape == (0, 2)
-
-
-@pytest.mark.parametrize("target", ["matrix", "likelihood"])
-def test_polish_goes_down_to_a_stationary_point(target):
-    objective = Objective(covariance(24), target)
-    pairs, angles = random_pairs(24, 60)
-    reported = []
-    x, value = objective.polish(pairs, angles, 2000, 1e-14, lambda _, f: reported.append(f))
-    assert value < objective(pairs, angles)[0]
-    assert value == pytest.approx(objective(pairs, x)[0], abs=1e-14)
-    assert reported == sorted(reported, reverse=True)
-    assert np.abs(objective(pairs, x)[1]).max() < 1e-5
-
-
-@pytest.mark.parametrize("scale", [1e-200, 1e-30, 1e30, 1e150])
-def test_objective_has_no_unit(scale):
-    H, (pairs, angles) = covariance(10), random_pairs(10, 20)
-    plain, scaled = Objective(H), Objective(H * scale)
-    assert scaled(pairs, angles)[0] == pytest.approx(plain(pairs, angles)[0], rel=1e-12)
-    np.testing.assert_allclose(
-        scaled.eigenvalues(pairs, angles) / scale, plain.eigenvalues(pairs, angles), rtol=1e-12
-    )
-
-
-@pytest.mark.parametrize("target", [MATRIX, LIKELIHOOD])
-@pytest.mark.parametrize("at", [0, 7, 15])
-def test_newton_rotations_raise_the_objective_wherever_they_stand(target, at):
-    """Against differences: the first layer's pairs and turns are −g/h of the objective itself."""
-    H, (pairs, angles) = covariance(10), random_pairs(10, 15, at)
-    M, B = conjugate(H, pairs[:at], angles[:at]), np.eye(10)
-    rotate_rows(B, pairs[at:], np.cos(angles[at:]), np.sin(angles[at:]), False)
-    more, turns = newton_rotations(M, B, 1, 1, 1.0, target, 1e-12, *together(10), 10)
-
-    def value(theta):
-        p = np.concatenate([pairs[:at], more, pairs[at:]])
-        a = np.concatenate([angles[:at], [theta], angles[at:]])
-        return value_and_gradient(tile(H), np.ascontiguousarray(p), a, target, 1e-12)[0]
-
-    step = 1e-4
-    g = (value(step) - value(-step)) / (2 * step)
-    h = (value(step) - 2 * value(0.0) + value(-step)) / step**2
-    assert turns[0] == pytest.approx(np.clip(g / abs(h), -0.5, 0.5), rel=1e-4)
-    if h < 0:
-        assert value(turns[0]) > value(0.0)

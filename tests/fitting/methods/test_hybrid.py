@@ -77,7 +77,7 @@ def test_what_makes_no_sense_is_refused():
     H = random_symmetric(8, 2, 0)
     with pytest.raises(ValueError, match="rank: expected at most 3"):
         fit_hybrid(H, 12, rank=4)
-    with pytest.raises(ValueError, match="method='hybrid': expected the entries"):
+    with pytest.raises(ValueError, match="expected the entries of H and target='matrix' for method='hybrid'"):
         fit_symmetric(lambda X: H @ X, 8, method="hybrid", max_products=4)
-    with pytest.raises(ValueError, match="method='hybrid': expected the entries"):
+    with pytest.raises(ValueError, match="expected the entries of H and target='matrix' for method='hybrid'"):
         fit_symmetric(H, method="hybrid", target="inverse")

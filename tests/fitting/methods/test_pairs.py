@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from scipy.linalg import block_diag
 
+from swallowtail.datasets import random_orthogonal
+from swallowtail.fitting.core.objectives import Alignment
 from swallowtail.fitting.core.product import conjugate
 from swallowtail.fitting.core.records import Stop
-from swallowtail.fitting.methods.pairs import default_cycles, fit_pairs
+from swallowtail.fitting.methods.pairs import default_cycles, fit_pairs, givens_qr
 
 
 def synthetic(n, n_large, seed):
@@ -164,3 +166,10 @@ def test_default_cycles_fall_with_size():
     assert default_cycles(64, 192) == 100
     assert 1 <= default_cycles(1024, 5120) <= 4
     assert default_cycles(4096, 24576) == 0
+
+
+def test_elimination_is_exact():
+    R = random_orthogonal(7, 0)
+    pairs, angles = givens_qr(R)
+    assert len(pairs) == 21
+    np.testing.assert_allclose(Alignment(R).residual(pairs, angles), np.eye(7), atol=1e-14)

@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from scipy.linalg import svd
 
 from swallowtail.datasets import random_orthogonal, random_symmetric
-from swallowtail.fitting.core import relaxed as _relaxed
 from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.methods.sgd import fit_sgd, spectral_scale
-from swallowtail.metrics import column_angles, error_angle
+from swallowtail.metrics import error_angle
 from swallowtail.operators.rotation import Rotation
 from swallowtail.operators.symmetric import SymmetricOperator
 from swallowtail.wiring import Butterfly, Pairs
@@ -31,67 +29,6 @@ def in_class(wiring, spread, seed):
         .numpy()
     )
     return Q, (Q * np.linspace(0.2, 2.0, wiring.n)) @ Q.T
-
-
-def relaxed_product(wiring, blocks, x, transpose):
-    """Q̃ x or Q̃ᵀ x with free blocks [[a, b], [c, d]]: the multilayer linear network, in torch."""
-    layers = list(zip(wiring.layers(), torch.split(blocks, np.diff(wiring.offsets).tolist()), strict=True))
-    for pairs, part in layers if transpose else reversed(layers):
-        matrix = torch.eye(wiring.n, dtype=x.dtype)
-        i, j = torch.as_tensor(pairs).T
-        diagonal = torch.zeros_like(matrix).index_put(
-            (torch.cat([i, j]),) * 2, torch.ones(2 * len(i), dtype=x.dtype)
-        )
-        matrix = (matrix - diagonal).index_put(
-            (torch.cat([i, i, j, j]), torch.cat([i, j, i, j])), part.T.reshape(-1), accumulate=True
-        )
-        x = (matrix.T if transpose else matrix) @ x
-    return x
-
-
-@pytest.mark.parametrize("wiring", WIRINGS, ids=str)
-@pytest.mark.parametrize("rotation", [False, True])
-@pytest.mark.parametrize("b", [1, 3])
-def test_gradient_of_the_extended_parameters_is_autograds(wiring, rotation, b):
-    n, K = wiring.n, wiring.n_rotations
-    rng = np.random.default_rng(0)
-    theta, d = rng.uniform(-np.pi, np.pi, K), rng.standard_normal(n)
-    x, y = rng.standard_normal((2, n, b))
-    c, s = np.cos(theta), np.sin(theta)
-    blocks = torch.tensor(np.stack([c, -s, s, c], 1), requires_grad=True)
-    diagonal = torch.tensor(d, requires_grad=True)
-    out = torch.from_numpy(x)
-    if not rotation:
-        out = diagonal[:, None] * relaxed_product(wiring, blocks, out, True)
-    out = relaxed_product(wiring, blocks, out, False)
-    expected = ((out - torch.from_numpy(y)) ** 2).sum() / b
-    expected.backward()
-
-    gradient, gradient_d, work = np.empty((K, 4)), np.zeros(n), np.empty((2, n, b))
-    pairs, x_kept = _relaxed.unsigned_pairs(wiring), x.copy()
-    loss, angle = _relaxed.extended_gradient(pairs, c, s, d, x, y, rotation, gradient, gradient_d, *work)
-    assert loss == pytest.approx(expected.item())
-    assert np.degrees(angle) == pytest.approx(column_angles(out.detach().numpy(), y).mean())
-    np.testing.assert_allclose(gradient, blocks.grad, atol=1e-12)
-    if not rotation:
-        np.testing.assert_allclose(gradient_d, diagonal.grad, atol=1e-12)
-    np.testing.assert_allclose(x, x_kept, atol=1e-13)
-
-
-def test_projection_is_the_nearest_rotation():
-    blocks = np.random.default_rng(0).standard_normal((200, 4))
-    cosines, sines = np.ones(200), np.zeros(200)
-    _relaxed.project(blocks, cosines, sines)
-    for block, c, s in zip(blocks, cosines, sines, strict=True):
-        U, _, Vt = svd(block.reshape(2, 2))  # nearest rotation: U diag(1, det UVᵀ) Vᵀ
-        nearest = U @ np.diag([1.0, np.linalg.det(U @ Vt)]) @ Vt
-        np.testing.assert_allclose([[c, -s], [s, c]], nearest, atol=1e-12)
-
-
-def test_projection_keeps_the_old_rotation_where_all_are_equally_near():
-    cosines, sines = np.array([0.6]), np.array([0.8])
-    _relaxed.project(np.array([[1.0, 2.0, 2.0, -1.0]]), cosines, sines)  # a + d = 0, b = c
-    assert (cosines[0], sines[0]) == (0.6, 0.8)
 
 
 @pytest.mark.parametrize("wiring", WIRINGS, ids=str)
@@ -133,40 +70,13 @@ def test_the_norm_does_not_matter(factor):
     np.testing.assert_allclose(other.eigenvalues / factor, one.eigenvalues, atol=1e-6)
 
 
-def test_scale_of_isotropic_pairs():
+def test_scale_of_isotropic_samples():
     H = random_symmetric(64, 1, 0)
     X = 3 * np.random.default_rng(0).standard_normal((4000, 64))
     x_scale, sigma = spectral_scale(X, X @ H)
     plain, weighted = np.sum(H**2) / 64, np.sum((H @ H) ** 2) / np.sum(H**2)
     assert x_scale == pytest.approx(3.0, rel=0.02)
     assert sigma == pytest.approx(np.sqrt(max(plain, weighted / 24)), rel=0.1)
-
-
-def test_the_papers_inputs():
-    H = random_symmetric(16, 3, 0)
-    samples = np.random.default_rng(0).standard_normal((16, 500))
-    fits = [
-        fit_sgd(H, inputs="cube"),
-        fit_sgd(H, inputs=samples),
-        fit_sgd(H, inputs=lambda k, rng: rng.standard_normal((16, k))),
-        fit_sgd((samples, H @ samples)),
-        fit_sgd(H, fresh=True, batch_size=7),
-        fit_sgd(H, rate=lambda step: 0.004 / (1 + step / 2000)),
-        fit_sgd(H, rate=(0.002, 0.001)),
-    ]
-    assert [fit.n_products for fit in fits] == [512, 512, 512, 0, 5120, 512, 512]
-    baseline = error_angle(H, np.eye(16))
-    for fit in fits:
-        assert error_angle(H, operator(fit)) < baseline - 5
-
-
-def test_a_region_is_fitted_better_by_its_own_inputs():
-    H = random_symmetric(16, 8, 0)
-    basis = random_orthogonal(16, 5)[:, :4]
-    inside = fit_sgd(H, inputs=lambda k, rng: basis @ rng.standard_normal((4, k)), epochs=60)
-    anywhere = fit_sgd(H, epochs=60)
-    angles = [error_angle(H @ basis, lambda X, f=f: operator(f) @ (basis @ X)) for f in (inside, anywhere)]
-    assert angles[0] < angles[1]
 
 
 def test_same_seed_same_bits_and_limits():

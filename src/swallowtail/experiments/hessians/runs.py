@@ -12,7 +12,7 @@ from swallowtail.experiments.common.rows import Row
 from swallowtail.experiments.hessians.curvature import Curvature
 from swallowtail.experiments.hessians.solving import conjugate_gradients, preconditioner
 from swallowtail.fitting.budget import default_budget
-from swallowtail.fitting.methods.factor import Factor
+from swallowtail.fitting.core.factor import Factor
 from swallowtail.fitting.methods.products import fit_products
 from swallowtail.fitting.rivals import equal_ranks, low_rank
 from swallowtail.fitting.symmetric import fit_symmetric

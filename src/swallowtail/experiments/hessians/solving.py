@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from swallowtail.fitting.methods.factor import Factor
+from swallowtail.fitting.core.factor import Factor
 
 RESIDUAL = 1e-6  # relative, at which conjugate gradients stop
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from swallowtail.fitting.core.groups import together
-from swallowtail.fitting.core.growth import newton_rotations, parallel_jacobi, removal_losses
+from swallowtail.fitting.core.growth import parallel_jacobi, removal_losses
 from swallowtail.fitting.core.lbfgs import MEMORY, evaluate, lbfgs
+from swallowtail.fitting.core.newton import newton_rotations
 from swallowtail.fitting.core.product import (
     FLOOR,
     LIKELIHOOD,

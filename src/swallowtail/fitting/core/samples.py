@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from swallowtail import checks
+from swallowtail.errors import ArgumentError
 from swallowtail.metrics import as_product
 
 SAMPLES_PER_DIMENSION = 32  # m = 32 n samples: half as many cost up to half a degree at n = 64
@@ -22,7 +23,7 @@ def as_rows(name: str, value: Any) -> np.ndarray:  # shape: (m, n), float64
     if type(value) is not np.ndarray or value.dtype != np.float64:
         value = checks.as_tensor(name, value).detach().to("cpu", torch.float64).numpy()
     if value.ndim not in (1, 2):
-        raise ValueError(f"{name}: expected columns (n, m) or one vector (n,), got shape {value.shape}")
+        raise ArgumentError(name, "columns (n, m) or one vector (n,)", f"shape {value.shape}")
     rows = np.ascontiguousarray(value.T if value.ndim == 2 else value[None])
     if not np.isfinite(rows).all():
         checks.finite(name, torch.from_numpy(rows))
@@ -46,18 +47,16 @@ class Supply:
             self._given = _given_samples(source)
             self.n = self._given[0].shape[1]
             if n is not None and n != self.n:
-                raise ValueError(
-                    f"n: expected {self.n}, the length of the samples' columns, got {n}; leave it out"
-                )
+                raise ArgumentError("n", f"{self.n}, the length of the samples' columns", n, "leave it out")
             return
         product = as_product("source", source)
         if n is None:
             if product.shape is None:
-                raise TypeError("n: expected the dimension, since source is a function, got None; try n=64")
+                raise ArgumentError("n", "the dimension, since source is a function", "None", "try n=64")
             n = product.shape[0]
         self.n = checks.integer("n", n, at_least=1)
         if product.shape not in (None, (self.n, self.n)):
-            raise ValueError(f"source: expected shape (n, n) with n = {self.n}, got {product.shape}")
+            raise ArgumentError("source", f"shape (n, n) with n = {self.n}", product.shape)
         self._apply = product.apply
         n_samples = SAMPLES_PER_DIMENSION * self.n if n_samples is None else n_samples
         self._m = checks.integer("n_samples", n_samples, at_least=1)
@@ -80,7 +79,7 @@ class Supply:
         for start in range(0, m, block):
             y = self._apply(X[start : start + block].T)
             if y.shape[0] != self.n:
-                raise ValueError(f"source: expected products of length n = {self.n}, got {y.shape[0]}")
+                raise ArgumentError("source", f"products of length n = {self.n}", y.shape[0])
             Y[start : start + block] = y.T
         self.n_products += m
         return X, Y
@@ -88,10 +87,10 @@ class Supply:
 
 def _given_samples(source: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray]:
     if len(source) != 2:
-        raise ValueError(f"source: expected a tuple (X, Y) of columns, got a tuple of {len(source)}")
+        raise ArgumentError("source", "a tuple (X, Y) of columns", f"a tuple of {len(source)}")
     X, Y = (as_rows(name, value) for name, value in zip("XY", source, strict=True))
     if X.shape != Y.shape or X.size == 0:
-        raise ValueError(f"source: expected X and Y of one shape (n, m), got {X.T.shape} and {Y.T.shape}")
+        raise ArgumentError("source", "X and Y of one shape (n, m)", f"{X.T.shape} and {Y.T.shape}")
     return X, Y
 
 
@@ -121,5 +120,5 @@ def _checked_inputs(value: Any, n: int, m: int | None) -> np.ndarray:
     X = as_rows("inputs", value)
     if X.shape[1] != n or (len(X) != m if m is not None else not len(X)):
         wanted = "k ≥ 1" if m is None else m
-        raise ValueError(f"inputs: expected columns ({n}, {wanted}), got shape {X.T.shape}")
+        raise ArgumentError("inputs", f"columns ({n}, {wanted})", f"shape {X.T.shape}")
     return X

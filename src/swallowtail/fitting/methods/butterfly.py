@@ -33,6 +33,7 @@ def fit_butterfly(
     H: np.ndarray,
     depth: int = 1,
     *,
+    reverse: bool = False,
     target: str = "matrix",
     starts: int = STARTS,
     kicks: int | None = None,
@@ -45,6 +46,7 @@ def fit_butterfly(
     Args:
         H: symmetric, shape (n, n), any n.
         depth: how often the strides n/2, n/4, …, 1 are repeated.
+        reverse: the wiring of Qᵀ, strides 1, 2, …, n/2.
         target: "matrix" minimises ‖H − QDQᵀ‖_F, "likelihood" minimises Σ log diag(QᵀHQ).
         starts: random starts, beside Jacobi angles layer by layer and, at depth 1, direct recovery.
         kicks: how often the best angles are disturbed and polished again; None spends a second or two, 100
@@ -65,10 +67,11 @@ def fit_butterfly(
     objective = Objective(H, target)
     if isinstance(order, str):
         order = learned_order(H)
-    wiring = permuted(Butterfly(objective.n, depth), order)
+    wiring = permuted(Butterfly(objective.n, depth, reverse=reverse), order)
     pairs = flat_pairs(wiring)
     generator = np.random.default_rng(seed)
-    begin = _starts(objective, wiring, pairs, depth, order, starts, generator)
+    recovered = _recovered(objective, depth, reverse, order)
+    begin = _starts(objective, wiring, pairs, recovered, starts, generator)
     angles, history = search_angles(objective, pairs, begin, kicks, generator, callback)
     return DenseFit(wiring, angles, objective.eigenvalues(pairs, angles), history)
 
@@ -157,21 +160,29 @@ def align_butterfly(
     return AlignedFit(wiring, *search_angles(objective, pairs, begin, kicks, generator, callback))
 
 
+def _recovered(
+    objective: Objective, depth: int, reverse: bool, order: np.ndarray | None
+) -> np.ndarray | None:  # shape: (K,)
+    """Angles as recovery would read them off, if it knows this wiring."""
+    n = objective.n
+    if objective.target != MATRIX or depth != 1 or (reverse and n & (n - 1)):
+        return None
+    at = np.arange(n) if order is None else np.asarray(order)
+    fit = recover_symmetric(objective.H[np.ix_(at, at)], reverse=reverse, give_up=np.inf, polish=0)
+    return None if fit is None else fit.angles
+
+
 def _starts(
     objective: Objective,
     wiring: Wiring,
     pairs: np.ndarray,
-    depth: int,
-    order: np.ndarray | None,
+    recovered: np.ndarray | None,
     count: int,
     generator: np.random.Generator,
 ) -> Iterator[np.ndarray]:
     """Angles to start from: recovered, Jacobi layer by layer, then random ones."""
-    if objective.target == MATRIX and depth == 1:
-        at = np.arange(objective.n) if order is None else np.asarray(order)
-        recovered = recover_symmetric(objective.H[np.ix_(at, at)], give_up=np.inf, polish=0)
-        if recovered is not None:
-            yield recovered.angles
+    if recovered is not None:
+        yield recovered
     A, greedy = objective.H, np.zeros(len(pairs))
     for lo, hi in zip(wiring.offsets[:-1], wiring.offsets[1:], strict=True):
         greedy[lo:hi] = jacobi_angles(A, pairs[lo:hi])

@@ -8,143 +8,26 @@ from the start is not even good: the sums it builds soon meet everybody and eat 
    budget by dense truncated Jacobi on its small Gram matrix. What neighbours share ends up in a few rows.
 2. Global. Visit the rows that can still hold an entry of weight a_ij² ≥ t, the longest rows first, then clusters
    of the others, each together with the longest; halve t and go on until the budget is spent.
-3. Polish. L-BFGS on all angles, O(rK) a gradient.
+3. Polish. L-BFGS on all angles, O(rK) per gradient.
 
 With e = diag(QᵀAQ) − c the squared error is ‖Z diag(w) Zᵀ‖²_F − Σ eᵢ²: c takes no part in the choice of Q.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from scipy.optimize import minimize
 
-from swallowtail.fitting.core.growth import parallel_jacobi
-from swallowtail.fitting.core.product import compiled, layered, rotate_rows
+from swallowtail.fitting.core.factor import Factor, value_and_gradient, visit_blocks
+from swallowtail.fitting.core.product import layered
 from swallowtail.fitting.core.records import Callback, DenseFit, Stop
 
 CLUSTER, HUBS, TOP = 32, 64, 256  # rows of a cluster; the longest rows, which join each; those visited alone
 SHARES = (0.15, 0.3, 0.55)  # of the budget for the local stage; the best outcome is kept
-THRESHOLD = 0.05  # of a block's largest weight, inside one layer
-VISIT = 8  # at most this many rotations a row in one visit of a block
+VISIT = 8  # at most this many rotations per row in one visit of a block
 HALVINGS = 60  # of the weight t: 2⁻⁶⁰ is below the rounding of a squared error
 POLISH, TOLERANCE, CORRECTIONS = 400, 1e-6, 12  # L-BFGS iterations, relative gain to stop at, memory
 EXACT = 1e-26  # a squared relative error that is rounding
-
-
-class Factor(NamedTuple):
-    """The symmetric matrix A = c·I + Z diag(w) Zᵀ."""
-
-    shift: float  # c
-    basis: np.ndarray  # Z, shape: (n, r)
-    weights: np.ndarray  # w, shape: (r,)
-
-    def __matmul__(self, X: np.ndarray) -> np.ndarray:  # shape: (n, k)
-        return self.shift * X + (self.basis * self.weights) @ (self.basis.T @ X)
-
-    def dense(self) -> np.ndarray:  # shape: (n, n)
-        """A itself."""
-        A = (self.basis * self.weights) @ self.basis.T
-        A = 0.5 * (A + A.T)
-        A[np.diag_indices(len(A))] += self.shift
-        return A
-
-    def cut(self, rank: int) -> Factor:
-        """c·I plus the ``rank`` largest |w|, for orthonormal Z; the others go into c as their mean."""
-        order = np.argsort(-np.abs(self.weights), kind="stable")
-        kept, dropped = order[:rank], order[rank:]
-        more = float(self.weights[dropped].sum()) / max(1, len(self.basis) - len(kept))
-        return Factor(self.shift + more, np.ascontiguousarray(self.basis[:, kept]), self.weights[kept] - more)
-
-    def norms2(self) -> tuple[float, float]:
-        """‖A‖²_F and ‖Z diag(w) Zᵀ‖²_F, in O(nr²)."""
-        gram, w, c = self.basis.T @ self.basis, self.weights, self.shift
-        low = float(np.vdot(gram * gram, np.outer(w, w)))
-        return len(self.basis) * c * c + 2.0 * c * float(w @ np.diagonal(gram)) + low, low
-
-
-@compiled
-def value_and_gradient(
-    basis: np.ndarray, weights: np.ndarray, pairs: np.ndarray, angles: np.ndarray
-) -> tuple[float, np.ndarray, np.ndarray]:
-    """Σ eᵢ² with eᵢ = Σ_q w_q (QᵀZ)²_iq, its gradient (K,), and e (n,); O(rK).
-
-    Forward Z ← QᵀZ; then V = ∂/∂Z = 4 eᵢ w_q z_iq beside it, and both walk back through the rotations: behind
-    one on (i, j) the derivative by its angle is Σ_q v_iq z_jq − v_jq z_iq. Nothing is stored on the way.
-    """
-    n, r = basis.shape
-    K = len(pairs)
-    c, s = np.cos(angles), np.sin(angles)
-    ZV = np.empty((n, 2 * r))  # [Z | V]: the two rows a rotation needs lie together
-    for i in range(n):
-        for q in range(r):
-            ZV[i, q] = basis[i, q]
-    for k in range(K):
-        i, j, ck, sk = pairs[k, 0], pairs[k, 1], c[k], s[k]
-        for q in range(r):
-            a, b = ZV[i, q], ZV[j, q]
-            ZV[i, q] = ck * a + sk * b
-            ZV[j, q] = ck * b - sk * a
-    e, total, gradient = np.empty(n), 0.0, np.empty(K)
-    for i in range(n):
-        t = 0.0
-        for q in range(r):
-            t += weights[q] * ZV[i, q] * ZV[i, q]
-        e[i] = t
-        total += t * t
-        for q in range(r):
-            ZV[i, r + q] = 4.0 * t * weights[q] * ZV[i, q]
-    for k in range(K - 1, -1, -1):
-        i, j, ck, sk = pairs[k, 0], pairs[k, 1], c[k], s[k]
-        wedge = 0.0
-        for q in range(r):
-            wedge += ZV[i, r + q] * ZV[j, q] - ZV[j, r + q] * ZV[i, q]
-        gradient[k] = wedge
-        for q in range(2 * r):
-            a, b = ZV[i, q], ZV[j, q]
-            ZV[i, q] = ck * a - sk * b
-            ZV[j, q] = sk * a + ck * b
-    return total, gradient, e
-
-
-@compiled
-def _visit(
-    Z: np.ndarray,
-    w: np.ndarray,
-    hubs: np.ndarray,
-    rows: np.ndarray,
-    offsets: np.ndarray,
-    limits: np.ndarray,
-    least: float,
-    pairs: np.ndarray,
-    angles: np.ndarray,
-    used: int,
-) -> int:
-    """Truncated Jacobi in one block after another, Z ← QᵀZ in place; return how many rotations there are now.
-
-    Args:
-        Z, w, hubs: the factor, and the rows that join every block.
-        rows, offsets: the clusters, one after another, and where each begins.
-        limits: rotations allowed in each block.
-        least: stop in a block when no pair weighs more.
-        pairs, angles, used: where the rotations are written, and how many there are already.
-    """
-    for t in range(len(offsets) - 1):
-        limit = min(limits[t], len(angles) - used)
-        if limit <= 0:
-            continue
-        block = np.concatenate((hubs, rows[offsets[t] : offsets[t + 1]]))
-        Zb = Z[block]
-        A = np.dot(Zb * w, Zb.T)  # Jacobi angles see differences of the diagonal only: no shift needed
-        p, a = parallel_jacobi(A, limit, THRESHOLD, 0, 0.0, least)
-        rotate_rows(Zb, p, np.cos(a), np.sin(a), True)
-        for i in range(len(block)):
-            Z[block[i]] = Zb[i]
-        for k in range(len(a)):
-            pairs[used, 0], pairs[used, 1], angles[used] = block[p[k, 0]], block[p[k, 1]], a[k]
-            used += 1
-    return used
 
 
 def _clusters(directions: np.ndarray, rows: np.ndarray, generator: np.random.Generator) -> list[np.ndarray]:
@@ -216,7 +99,7 @@ class _Growth:
         limits = limits or [VISIT * (len(hubs) + len(b)) for b in blocks]
         offsets = np.concatenate([[0], np.cumsum([len(b) for b in blocks])])
         where = (np.concatenate(blocks), offsets, np.array(limits, np.int64))
-        self.used = _visit(self.Z, self.w, hubs, *where, least, self.pairs, self.angles, self.used)
+        self.used = visit_blocks(self.Z, self.w, hubs, *where, least, self.pairs, self.angles, self.used)
 
 
 class _Search:
@@ -237,6 +120,7 @@ class _Search:
         """Choose rotations anew, ``share`` of them inside clusters first."""
         if self.value <= EXACT:
             return
+        self._tick("grow")
         growth = _Growth(self.factor, self.budget, seed)
         growth.local(share)
         least, value = None, self.of_diagonal(growth.diagonal())

@@ -13,7 +13,7 @@ import numpy as np
 
 from swallowtail.fitting.core.confined import cluster, grow_clusters, grow_round
 from swallowtail.fitting.core.groups import apart, meeting, round_starts
-from swallowtail.fitting.core.growth import newton_rotations
+from swallowtail.fitting.core.newton import newton_rotations
 from swallowtail.fitting.core.objectives import NEWTON_SHARE, Objective, place
 from swallowtail.fitting.core.product import MATRIX, layered, rotate_rows
 from swallowtail.fitting.core.records import Callback, DenseFit, Stop

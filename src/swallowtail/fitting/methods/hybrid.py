@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swallowtail import checks
+from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.product import conjugate, flat_pairs
 from swallowtail.fitting.core.records import Callback, DenseFit, Stop
 from swallowtail.fitting.methods.pairs import default_cycles, fit_pairs
@@ -57,9 +58,11 @@ def fit_hybrid(
     n, price = len(H), max(1, -(-len(H) // 2))
     most = min(n, n_rotations // price)
     if rank is not None and checks.integer("rank", rank, at_least=0) > most:
-        raise ValueError(
-            f"rank: expected at most {most}, as {n_rotations} rotations pay for, got {rank}; "
-            f"try n_rotations={rank * price} or more"
+        raise ArgumentError(
+            "rank",
+            f"at most {most}, as {n_rotations} rotations pay for",
+            rank,
+            f"try n_rotations={rank * price} or more",
         )
     ranks = [rank] if rank is not None else list(range(most + 1))
     if rank is None and n > SMALL:

@@ -23,6 +23,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 from scipy.sparse.linalg import ArpackError, eigsh
 
+from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.objectives import Objective
 from swallowtail.fitting.core.product import flat_pairs
 from swallowtail.fitting.core.records import DenseFit
@@ -118,7 +119,7 @@ def recover_rotation(R: np.ndarray) -> RotationFit:
 
 def _bit_reversal(n: int) -> np.ndarray:
     if n & (n - 1):
-        raise ValueError(f"reverse: expected n to be a power of two, got {n}; try reverse=False")
+        raise ArgumentError("reverse", "n to be a power of two", n, "try reverse=False")
     bits = (n - 1).bit_length()
     return np.array([int(format(i, f"0{bits}b")[::-1], 2) if bits else 0 for i in range(n)], dtype=np.int64)
 

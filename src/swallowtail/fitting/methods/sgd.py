@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swallowtail import checks
+from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.core.relaxed import relax_and_project, unsigned_pairs
 from swallowtail.fitting.core.samples import Supply, as_rows
@@ -139,9 +140,11 @@ def fit_sgd(
             step += n_steps
             history.append(Epoch(supply.n_products, epoch, mean_loss / energy, float(np.degrees(angle))))
             if not np.isfinite([mean_loss, *d]).all() or (epoch > 1 and mean_loss > DIVERGED * energy):
-                raise ValueError(
-                    f"rate: expected one at which the fit converges, got a relative loss of "
-                    f"{mean_loss / energy:.1e} in epoch {epoch}; try a tenth of it"
+                raise ArgumentError(
+                    "rate",
+                    "one at which the fit converges",
+                    f"a relative loss of {mean_loss / energy:.1e} in epoch {epoch}",
+                    "try a tenth of it",
                 )
             if callback is not None:
                 callback(history[-1])
@@ -187,7 +190,7 @@ def wiring_for(n: int, wiring: Wiring | None) -> Wiring:
     if wiring is None:
         return Butterfly(n)
     if wiring.n != n:
-        raise ValueError(f"wiring: expected one on n = {n} coordinates, got {wiring}")
+        raise ArgumentError("wiring", f"one on n = {n} coordinates", wiring)
     return wiring
 
 
@@ -198,7 +201,7 @@ def start_rotation(wiring: Wiring, angles: Any, rng: np.random.Generator) -> tup
     else:
         theta = as_rows("angles", angles)[0]
         if len(theta) != wiring.n_rotations:
-            raise ValueError(f"angles: expected {wiring.n_rotations}, one per rotation, got {len(theta)}")
+            raise ArgumentError("angles", f"{wiring.n_rotations}, one per rotation", len(theta))
     return np.cos(theta), np.sin(theta)
 
 
@@ -206,7 +209,7 @@ def given_eigenvalues(n: int, eigenvalues: Any) -> np.ndarray:  # shape: (n,)
     """The given numbers, a copy; one number stands for n equal ones."""
     values = as_rows("eigenvalues", np.atleast_1d(eigenvalues))[0]
     if len(values) not in (1, n):
-        raise ValueError(f"eigenvalues: expected n = {n}, got {len(values)}")
+        raise ArgumentError("eigenvalues", f"n = {n}", len(values))
     return np.array(np.broadcast_to(values, n))
 
 
@@ -219,10 +222,10 @@ def rate_pair(rate: Rate | tuple[Rate, Rate]) -> tuple[Rate, Rate]:
     """α for Q and α for D."""
     rates = rate if isinstance(rate, tuple) else (rate, rate)
     if len(rates) != 2:
-        raise ValueError(f"rate: expected one for Q and one for D, got {len(rates)}")
+        raise ArgumentError("rate", "one for Q and one for D", len(rates))
     for alpha in rates:
         if not callable(alpha) and not (np.isfinite(alpha) and alpha >= 0):
-            raise ValueError(f"rate: expected a finite number ≥ 0 or a function of the step, got {alpha}")
+            raise ArgumentError("rate", "a finite number ≥ 0 or a function of the step", alpha)
     return rates
 
 
@@ -236,7 +239,7 @@ def evaluate(rate: Rate, start: int, n_steps: int) -> np.ndarray:  # shape: (n_s
 def floor_or_nan(floor: float | None) -> float:
     """ε as the kernel takes it: NaN for none."""
     if floor is not None and not (np.isfinite(floor) and floor >= 0):
-        raise ValueError(f"floor: expected a finite number ≥ 0 or None, got {floor}")
+        raise ArgumentError("floor", "a finite number ≥ 0 or None", floor)
     return float("nan") if floor is None else float(floor)
 
 

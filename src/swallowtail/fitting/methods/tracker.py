@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from swallowtail import checks
+from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.relaxed import relax_and_project, unsigned_pairs
 from swallowtail.fitting.core.samples import as_rows
 from swallowtail.fitting.methods.sgd import (
@@ -78,9 +79,7 @@ class Tracker:
         self._rates, self._floor = rate_pair(rate), floor_or_nan(floor)
         self._rescale, self._unit_inputs = bool(rescale), bool(unit_inputs)
         if normalized_step is not None and not (np.isfinite(normalized_step) and normalized_step > 0):
-            raise ValueError(
-                f"normalized_step: expected a number > 0 or None, got {normalized_step}; try 0.5"
-            )
+            raise ArgumentError("normalized_step", "a number > 0 or None", normalized_step, "try 0.5")
         self._normalized = float(normalized_step or 0.0)
         self._pairs = unsigned_pairs(self.wiring)
         self._cosines, self._sines = start_rotation(self.wiring, angles, np.random.default_rng(seed))
@@ -101,9 +100,8 @@ class Tracker:
         """
         X, Y = as_rows("x", x), as_rows("y", y)
         if X.shape != Y.shape or X.shape[1] != self.n or not len(X):
-            raise ValueError(
-                f"x, y: expected ({self.n},) or ({self.n}, b), both alike, "
-                f"got {np.shape(x)} and {np.shape(y)}"
+            raise ArgumentError(
+                "x, y", f"({self.n},) or ({self.n}, b), both alike", f"{np.shape(x)} and {np.shape(y)}"
             )
         if self._unit_inputs:
             sizes = np.linalg.norm(X, axis=1, keepdims=True)
@@ -169,7 +167,7 @@ class Tracker:
         own = self.state_dict()
         if set(state) != set(own) or any(np.shape(state[key]) != own[key].shape for key in own):
             shapes = {key: value.shape for key, value in own.items()}
-            raise ValueError(f"state: expected {shapes}, as state_dict gives, got {list(state)}")
+            raise ArgumentError("state", f"{shapes}, as state_dict gives", list(state))
         for key in ("cosines", "sines", "eigenvalues", "moments", "last_y"):
             setattr(self, f"_{key}", np.array(state[key], np.float64))
         self.n_updates, self._guess_eigenvalues = int(state["counts"][0]), bool(state["counts"][1])

@@ -1,0 +1,119 @@
+"""What a checkpoint holds: finished forms and states of a search, written and checked.
+
+The search runs in compiled code that trusts its indices and lengths, so all of them are checked here first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from swallowtail import io
+from swallowtail.fitting.core.search import STAGES
+from swallowtail.fitting.result import Candidate
+
+Form = dict[str, Any]  # arrays, and what JSON can hold
+
+
+def finished_form(candidate: Candidate) -> Form:
+    """A finished form as a checkpoint keeps it."""
+    header, tensors = io.pack(candidate.operator)
+    return {
+        "method": candidate.method,
+        "history": candidate.history,
+        "objective": candidate.objective,
+        "operator": header,
+        **{key: tensor.numpy() for key, tensor in tensors.items()},
+    }
+
+
+def check_form(form: Form, n: int, budget: int) -> Candidate | None:
+    """Check a form read from disk, on n coordinates; return it if it is finished.
+
+    Raises:
+        ValueError, TypeError, OverflowError: something is wrong.
+        KeyError: something is missing.
+    """
+    form["history"] = _history(form["history"])
+    if "method" not in form:
+        _check_state(form, n, budget)
+        return None
+    if not isinstance(form["method"], str):
+        raise ValueError(f"method: expected a name, got {form['method']!r}")
+    operator = _operator(form, n)
+    return Candidate(form["method"], operator, form["history"], _number("objective", form["objective"]))
+
+
+def _operator(form: Form, n: int) -> Any:
+    """The operator, after a look at every size that its construction would trust."""
+    header, tensors = form["operator"], {}
+    for key, value in form.items():
+        if isinstance(value, np.ndarray):
+            _check_array(key, value, None, {"pairs": np.int32, "offsets": np.int64}.get(key, np.float64))
+            tensors[key] = torch.from_numpy(value)
+    wiring = header["wiring"]
+    if _integer("n", wiring["n"], 1, n) != n:
+        raise ValueError(f"n: expected {n}, got {wiring['n']!r}")
+    if "pairs" in tensors:
+        if tensors["pairs"].ndim != 2 or tensors["offsets"].ndim != 1 or not len(tensors["offsets"]):
+            raise ValueError("pairs, offsets: expected (K, 2) and (layers + 1,)")
+    else:
+        _integer("depth", wiring["depth"], 1, max(64, len(tensors["angles"])))
+        if not isinstance(wiring["reverse"], bool):
+            raise ValueError(f"reverse: expected true or false, got {wiring['reverse']!r}")
+    return io.unpack(header, tensors)
+
+
+def _check_state(state: Form, n: int, budget: int) -> None:
+    """Check a state of `core.search`."""
+    stage = state["stage"]
+    if stage not in STAGES:
+        raise ValueError(f"stage: expected one of {', '.join(STAGES)}, got {stage!r}")
+    _check_product(state["pairs"], state["angles"], n, budget)
+    _number("value", state["value"])
+    if stage == "grow":
+        _check_array("residual", state["residual"], (n, n), np.float64)
+    if stage == "cycle":
+        _check_product(state["current_pairs"], state["current_angles"], n, budget)
+        _number("current_value", state["current_value"])
+        _integer("index", state["index"], 0, 2**62)
+        np.random.default_rng(0).bit_generator.state = state["generator"]  # refuses what is no such state
+
+
+def _check_product(pairs: Any, angles: Any, n: int, budget: int) -> None:
+    """Rotations one after another: indices in range, i ≠ j, one finite angle each, no more than allowed."""
+    count = len(angles)
+    _check_array("angles", angles, (count,), np.float64)
+    _check_array("pairs", pairs, (count, 2), np.int64)
+    if count > budget:
+        raise ValueError(f"angles: expected at most {budget}, got {count}")
+    if count and not (pairs.min() >= 0 and pairs.max() < n):
+        raise ValueError(f"pairs: expected indices from 0 to {n - 1}, got {pairs.min()} to {pairs.max()}")
+    if (pairs[:, 0] == pairs[:, 1]).any():
+        raise ValueError("pairs: expected two different coordinates each, got one paired with itself")
+
+
+def _check_array(name: str, value: Any, shape: tuple[int, ...] | None, dtype: Any) -> None:
+    if not isinstance(value, np.ndarray) or value.dtype != dtype or shape not in (None, value.shape):
+        got = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
+        raise ValueError(f"{name}: expected {np.dtype(dtype)} of shape {shape or 'any'}, got {got}")
+    if not np.isfinite(value).all():
+        raise ValueError(f"{name}: expected finite numbers, got NaN or infinity")
+
+
+def _history(value: Any) -> list[tuple[str, int, float]]:
+    return [(str(stage), _integer("history", k, 0, 2**62), _number("history", v)) for stage, k, v in value]
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not np.isfinite(value):
+        raise ValueError(f"{name}: expected a finite number, got {value!r}")
+    return float(value)
+
+
+def _integer(name: str, value: Any, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"{name}: expected an integer from {least} to {most}, got {value!r}")
+    return value

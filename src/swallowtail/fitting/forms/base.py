@@ -1,0 +1,95 @@
+"""What the runner asks of the forms of a matrix: their order, one of them, when to stop, and the quality."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from swallowtail.fitting.checkpoint import Checkpoint
+from swallowtail.fitting.inputs import Problem
+from swallowtail.fitting.quality import Fitted
+from swallowtail.fitting.request import Request
+from swallowtail.fitting.result import Candidate, Quality
+from swallowtail.fitting.watch import Watch
+from swallowtail.wiring import Butterfly
+
+LARGEST_BUTTERFLY = 512  # beyond this n, trying a butterfly too takes longer than the pairs, and rarely wins
+
+
+class Job(NamedTuple):
+    """A fit under way."""
+
+    request: Request
+    problem: Problem
+    budget: int
+    watch: Watch
+    saved: Checkpoint
+
+
+class Forms:
+    """Abstract: `SymmetricForms`, `OrthogonalForms`."""
+
+    def __init__(self, job: Job, matrix: np.ndarray) -> None:
+        self.job, self.request, self.matrix, self.n = job, job.request, matrix, len(matrix)
+
+    def order(self) -> list[str]:
+        """The forms to try."""
+        request = self.request
+        if request.method != "auto":
+            return [request.method if request.method != "products" else "pairs"]
+        if request.wiring == "pairs":
+            return ["pairs"]
+        if request.wiring != "auto":
+            return ["recovery", "butterfly"] if self.may_recover() else ["butterfly"]
+        forms = ["recovery", "pairs"] if self.may_recover() else ["pairs"]
+        fits = Butterfly(self.n, request.depth).n_rotations <= self.job.budget
+        if fits and request.target_angle is None and 1 < self.n <= LARGEST_BUTTERFLY:
+            forms.append("butterfly")
+        return forms
+
+    def fit(self, name: str, before: list[Candidate]) -> Candidate | None:
+        """Fit one form; None if the matrix is not of it."""
+        if name == "recovery":
+            return self.recover()
+        if name == "hybrid":
+            return self.hybrid()
+        if name == "pairs":
+            return self.pairs()
+        if before and self.request.wiring == "auto":
+            # One cheap start shows whether the fixed wiring can come near the chosen pairs.
+            scout = self.butterfly(starts=0, kicks=0)
+            if not self.is_promising(scout.objective, min(c.objective for c in before)):
+                return scout
+        return self.butterfly(**self.request.options)
+
+    def may_recover(self) -> bool:
+        """Whether the matrix may be a butterfly that can be read off."""
+        raise NotImplementedError
+
+    def is_enough(self, name: str, candidate: Candidate) -> bool:
+        """Whether no other form needs to be tried."""
+        raise NotImplementedError
+
+    def is_promising(self, scout: float, best: float) -> bool:
+        """Whether a butterfly with this objective at first is worth more work."""
+        raise NotImplementedError
+
+    def recover(self) -> Candidate | None:
+        raise NotImplementedError
+
+    def pairs(self) -> Candidate:
+        raise NotImplementedError
+
+    def butterfly(self, **options: Any) -> Candidate:
+        raise NotImplementedError
+
+    def hybrid(self) -> Candidate:
+        raise NotImplementedError
+
+    def quality(self, best: Candidate, others: dict[str, Any]) -> tuple[Quality, str]:
+        """How good the best form is, and "exact" or "converged"."""
+        raise NotImplementedError
+
+    def _fitted(self, best: Candidate, others: dict[str, Any]) -> Fitted:
+        return Fitted(best.operator, others, self.request.seed + 1, bool(self.job.watch.status))

@@ -1,0 +1,133 @@
+"""H ≈ Q D Qᵀ in every form: recovered, on pairs, on a butterfly, with rank-one terms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from swallowtail.errors import ArgumentError
+from swallowtail.fitting.core.records import DenseFit
+from swallowtail.fitting.forms.base import Forms, Job
+from swallowtail.fitting.methods.butterfly import fit_butterfly
+from swallowtail.fitting.methods.hybrid import HybridFit, fit_hybrid
+from swallowtail.fitting.methods.pairs import fit_pairs
+from swallowtail.fitting.methods.recovery import recover_symmetric
+from swallowtail.fitting.properties import dense_inverse
+from swallowtail.fitting.quality import EXACT, of_symmetric
+from swallowtail.fitting.result import Candidate, Quality
+from swallowtail.metrics import error_angle
+from swallowtail.operators import HybridOperator, Rotation, SymmetricOperator
+from swallowtail.wiring import Butterfly, Wiring
+
+TRIES = 6  # fits to reach a target angle; one or two do
+
+
+class SymmetricForms(Forms):
+    """H ≈ Q D Qᵀ, for the target "inverse" on H⁻¹."""
+
+    def __init__(self, job: Job) -> None:
+        H, target = job.problem.dense, job.request.target
+        assert H is not None
+        if target == "likelihood" and float(np.diagonal(H).min(initial=0.0)) < 0:
+            expected = "a covariance for target='likelihood'"
+            raise ArgumentError("H", expected, "a negative diagonal entry")
+        super().__init__(job, dense_inverse(H) if target == "inverse" else H)
+        self.target = "likelihood" if target == "likelihood" else "matrix"
+
+    def may_recover(self) -> bool:
+        request, wiring = self.request, self.request.fixed_wiring(self.n)
+        if not isinstance(wiring, Butterfly) or wiring.depth != 1 or self.target == "likelihood":
+            return False
+        if wiring.reverse and self.n & (
+            self.n - 1
+        ):  # recovery knows reversed butterflies on powers of two only
+            return False
+        allowed = Butterfly(self.n).n_rotations <= self.job.budget
+        return request.wiring != "auto" or (allowed and request.target_angle is None and self.n > 1)
+
+    def is_enough(self, name: str, candidate: Candidate) -> bool:
+        return name == "recovery" and candidate.objective < EXACT**2
+
+    def is_promising(self, scout: float, best: float) -> bool:
+        return scout <= (best * 1.5 if self.target == "matrix" else best + 0.05)
+
+    def recover(self) -> Candidate | None:
+        wiring, give_up = self.request.wiring, 0.02 if self.request.method == "auto" else 0.5
+        reverse = isinstance(wiring, Butterfly) and wiring.reverse
+        fit = recover_symmetric(self.matrix, reverse=reverse, give_up=give_up)
+        return None if fit is None else _symmetric("recovery", fit)
+
+    def butterfly(self, **options: Any) -> Candidate:
+        wiring = self.request.fixed_wiring(self.n)
+        assert isinstance(wiring, Butterfly)
+        fit = fit_butterfly(
+            self.matrix,
+            wiring.depth,
+            reverse=wiring.reverse,
+            target=self.target,
+            seed=self.request.seed,
+            callback=self.job.watch.callback,
+            **options,
+        )
+        return _symmetric("butterfly", fit)
+
+    def hybrid(self) -> Candidate:
+        request, callback = self.request, self.job.watch.callback
+        return _hybrid(
+            fit_hybrid(self.matrix, self.job.budget, seed=request.seed, callback=callback, **request.options)
+        )
+
+    def pairs(self) -> Candidate:
+        """Fit pairs; for a target angle, to the relative error that gives it: a little below its sine, by trying."""
+        request = self.request
+        if request.target_angle is None:
+            saved = self.job.saved
+            return self._pairs(None, save=saved.saver("pairs"), resume=saved.state("pairs"))
+        error = math.sin(math.radians(request.target_angle))
+        for _ in range(TRIES):
+            found = self._pairs(error)
+            angle = error_angle(self.matrix, found.operator, seed=request.seed + 1)
+            missed = angle > request.target_angle and found.operator.rotation.n_rotations < self.job.budget
+            if not missed or self.job.watch.status or self.target != "matrix":
+                break
+            error *= 0.98 * request.target_angle / angle
+        return found
+
+    def _pairs(self, error: float | None, **state: Any) -> Candidate:
+        fit = fit_pairs(
+            self.matrix,
+            self.job.budget,
+            target=self.target,
+            target_error=error,
+            seed=self.request.seed,
+            callback=self.job.watch.callback,
+            **state,
+            **self.request.options,
+        )
+        return _symmetric("pairs", fit)
+
+    def quality(self, best: Candidate, others: dict[str, Any]) -> tuple[Quality, str]:
+        exact = self.target == "matrix" and best.objective < EXACT**2
+        found = of_symmetric(self.matrix, self._fitted(best, others), self.job.problem.sparse)
+        return found, "exact" if exact else "converged"
+
+
+def symmetric_operator(wiring: Wiring, angles: np.ndarray, eigenvalues: np.ndarray) -> SymmetricOperator:
+    """Q D Qᵀ."""
+    return SymmetricOperator(Rotation(wiring, torch.from_numpy(angles)), torch.from_numpy(eigenvalues))
+
+
+def _symmetric(method: str, fit: DenseFit) -> Candidate:
+    operator = symmetric_operator(fit.wiring, fit.angles, fit.eigenvalues)
+    return Candidate(method, operator, fit.history, fit.history[-1][2])
+
+
+def _hybrid(fit: HybridFit) -> Candidate:
+    symmetric = _symmetric("pairs", fit.rotations).operator
+    if not len(fit.weights):  # rotations alone were best
+        return Candidate("pairs", symmetric, fit.history, fit.history[-1][2])
+    operator = HybridOperator(symmetric, torch.from_numpy(fit.basis), torch.from_numpy(fit.weights))
+    return Candidate("hybrid", operator, fit.history, fit.history[-1][2])

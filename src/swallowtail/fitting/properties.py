@@ -1,0 +1,188 @@
+"""What a matrix must be to be fitted: symmetric for `fit_symmetric`, orthogonal for `fit_rotation`.
+
+A `Property` tells the parser of `inputs` how to check entries, products and samples of such a matrix.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+
+from swallowtail.errors import ArgumentError
+
+ApplyColumns = Callable[[np.ndarray], np.ndarray]  # (n, k) → (n, k), float64
+
+
+class Property:
+    """Abstract: `Symmetric`, `Orthogonal`."""
+
+    letter: str  # of the matrix in messages: "H" or "R"
+    without_entries: str  # the method for products that do not determine the matrix
+
+    def matrix(self, dense: np.ndarray, eps: float) -> np.ndarray:
+        """The entries (n, n), checked within the rounding of numbers with precision ``eps``."""
+        raise NotImplementedError
+
+    def read_off(self, dense: np.ndarray, eps: float) -> np.ndarray:
+        """The entries as n products gave them, checked."""
+        raise NotImplementedError
+
+    def product(self, apply: ApplyColumns, n: int, eps: float) -> ApplyColumns:
+        """The product function, with what can be checked of it."""
+        raise NotImplementedError
+
+    def solve(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray | None:
+        """The matrix that the samples Y = matrix·X determine, or None."""
+        raise NotImplementedError
+
+
+class Symmetric(Property):
+    """H = Hᵀ.
+
+    Args:
+        symmetrize: take (H + Hᵀ)/2 of a matrix that is not symmetric, instead of refusing it.
+    """
+
+    letter, without_entries = "H", "products"
+
+    def __init__(self, symmetrize: bool = False) -> None:
+        self.symmetrize = symmetrize
+
+    def matrix(self, dense: np.ndarray, eps: float) -> np.ndarray:
+        square("H", dense.shape)
+        difference, largest = float(np.abs(dense - dense.T).max()), float(np.abs(dense).max())
+        if difference > 32 * eps * largest * max(1.0, np.sqrt(len(dense)) / 8) and not self.symmetrize:
+            self.refuse(difference, f" (largest entry {largest:.3g})")
+        return np.ascontiguousarray((dense + dense.T) / 2)
+
+    def refuse(self, difference: float, more: str = "") -> None:
+        """Raise the error for entries ``difference`` apart from their mirror images."""
+        raise ArgumentError(
+            "H",
+            "a symmetric matrix",
+            f"entries {difference:.3g} apart from their mirror images{more}",
+            "try symmetrize=True to fit (H + Hᵀ)/2",
+        )
+
+    def read_off(self, dense: np.ndarray, eps: float) -> np.ndarray:
+        n = dense.shape[1]
+        if dense.shape != (n, n):
+            expected = f"products of shape {(n, n)} for columns {(n, n)}"
+            raise ArgumentError("H", expected, dense.shape, "try: lambda X: H @ X")
+        largest = float(np.abs(dense).max()) or 1.0  # taken out first: squares neither over- nor underflow
+        size_of = lambda A: float(np.linalg.norm(A / largest))
+        warn_asymmetry(size_of(dense - dense.T) / (2 * (size_of(dense) or 1.0)))
+        return (dense + dense.T) / 2
+
+    def product(self, apply: ApplyColumns, n: int, eps: float) -> ApplyColumns:
+        return apply
+
+    def solve(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray | None:
+        return None  # samples of a symmetric matrix are completed, see methods.products
+
+
+class Orthogonal(Property):
+    """RᵀR = I.
+
+    Args:
+        solve_samples: turn samples that determine R into R.
+    """
+
+    letter, without_entries = "R", "sgd"
+
+    def __init__(self, solve_samples: bool = True) -> None:
+        self.solve_samples = solve_samples
+
+    def matrix(self, dense: np.ndarray, eps: float) -> np.ndarray:
+        square("R", dense.shape)
+        n = len(dense)
+        distance = float(np.linalg.norm(dense.T @ dense - np.eye(n)))
+        # Rounding an orthogonal matrix gives eps·√n; computing it, by a QR factorisation for instance, some more.
+        if not distance <= 64 * eps * n**0.5 * max(1.0, n**0.5 / 8):
+            raise ArgumentError(
+                "R",
+                "an orthogonal matrix",
+                f"‖RᵀR − I‖ = {distance:.3g}",
+                "try the nearest one, U @ Vh of its singular value decomposition",
+            )
+        return dense
+
+    def read_off(self, dense: np.ndarray, eps: float) -> np.ndarray:
+        return self.matrix(dense, max(eps, 1e-12))  # a product may round more than a matrix does
+
+    def product(self, apply: ApplyColumns, n: int, eps: float) -> ApplyColumns:
+        """The product, checked to keep the length of its columns: what can be said without all of R."""
+        tolerance = max(1e-6, 64 * eps)
+
+        def checked(X: np.ndarray) -> np.ndarray:
+            Y = apply(X)
+            if len(Y) != n:
+                raise ArgumentError("R", f"products of length n = {n}", len(Y), f"try n={len(Y)}")
+            before, after = np.linalg.norm(X, axis=0), np.linalg.norm(Y, axis=0)
+            worst = float(np.abs(after - before).max(initial=0.0) / (before.max(initial=0.0) or 1.0))
+            if not worst <= tolerance:
+                raise ArgumentError(
+                    "R",
+                    "an orthogonal operator",
+                    f"a product whose length changed by {worst:.3g} of it",
+                    "try fit_symmetric for a symmetric one",
+                )
+            return Y
+
+        return checked
+
+    def solve(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray | None:
+        return procrustes(X, Y) if self.solve_samples else None
+
+
+def square(name: str, shape: tuple[int, ...]) -> None:
+    """Check the shape of one square matrix."""
+    if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:
+        expected = "a square matrix (n, n) with n ≥ 1"
+        raise ArgumentError(name, expected, f"shape {shape}", "try one matrix of the batch, n by n")
+
+
+def procrustes(X: np.ndarray, Y: np.ndarray) -> np.ndarray | None:
+    """The orthogonal R that minimises ‖RX − Y‖_F, X and Y (n, m); None if the samples leave some of it open."""
+    U, sizes, Vh = np.linalg.svd(Y @ X.T)
+    return U @ Vh if sizes[-1] > 1e-10 * sizes[0] else None
+
+
+def warn_asymmetry(asymmetry: float) -> None:
+    """A product function is not known to be symmetric; say by how much it fails to be."""
+    if asymmetry > 1e-6:
+        hint = (
+            "; vectors are expected in columns: try X.T and Y.T if yours are in rows"
+            if asymmetry > 0.1
+            else ""
+        )
+        warnings.warn(
+            f"the products are not those of a symmetric matrix: antisymmetric part {asymmetry:.2g} of the "
+            f"whole; the symmetric part is fitted{hint}",
+            stacklevel=_level_of_the_caller(),
+        )
+
+
+def _level_of_the_caller() -> int:
+    """The stacklevel, for a warning in the function that asks, of the first caller outside this package."""
+    frame, level = inspect.currentframe(), -1
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("swallowtail."):
+        frame, level = frame.f_back, level + 1
+    return level + 1
+
+
+def dense_inverse(H: np.ndarray) -> np.ndarray:  # shape: (n, n)
+    """H⁻¹, for the target "inverse"."""
+    values, vectors = np.linalg.eigh(H)
+    smallest, largest = np.abs(values).min(), np.abs(values).max()
+    if smallest <= len(H) * np.finfo(np.float64).eps * largest:
+        raise ArgumentError(
+            "H",
+            "an invertible matrix for target='inverse'",
+            f"eigenvalues between {smallest:.3g} and {largest:.3g} in magnitude",
+            "try fitting H + epsilon·I",
+        )
+    return (vectors / values) @ vectors.T

@@ -1,0 +1,232 @@
+"""The one runner of both fits: parse, fit the forms that make sense, keep the best, measure it.
+
+Three routes: from the entries, by every form of `forms`; from products or samples, by completing the matrix
+(symmetric only); or by the paper's Algorithm 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from swallowtail.errors import ArgumentError
+from swallowtail.fitting.checkpoint import Checkpoint
+from swallowtail.fitting.core.product import FLOOR, flat_pairs
+from swallowtail.fitting.core.records import History, Stop
+from swallowtail.fitting.forms.base import Forms, Job
+from swallowtail.fitting.forms.orthogonal import OrthogonalForms, determinant_signs, orthogonal_operator
+from swallowtail.fitting.forms.symmetric import SymmetricForms, symmetric_operator
+from swallowtail.fitting.inputs import Problem, as_problem
+from swallowtail.fitting.methods.products import fit_products, fit_samples
+from swallowtail.fitting.methods.sgd import Epoch, SGDFit, fit_sgd
+from swallowtail.fitting.properties import Property, warn_asymmetry
+from swallowtail.fitting.quality import UNKNOWN, of_products, on_samples
+from swallowtail.fitting.request import Request
+from swallowtail.fitting.result import Candidate, FitResult, Quality, build_result
+from swallowtail.fitting.watch import Watch
+from swallowtail.metrics import Estimate
+from swallowtail.operators import SymmetricOperator
+from swallowtail.wiring import Butterfly, Wiring
+
+ENOUGH_PRODUCTS = 64  # where n is too large to read H off and their number is not limited
+HELD_OUT = 64  # products kept for the quality estimate of a rotation when their number is not limited
+
+
+def run(source: Any, n: int | None, kind: Property, request: Request) -> FitResult:
+    """Fit ``source``, which has the property ``kind``, as ``request`` asks."""
+    with Watch(request.progress, request.max_seconds, callback=request.callback) as watch:
+        problem = as_problem(source, n, kind, request.max_products)
+        method = _method(problem, kind, request)
+        request.check_wiring(problem.n, method)
+        budget = request.budget(problem.n)
+        saved = Checkpoint(request.checkpoint, problem, budget, _fingerprint(request, budget))
+        job = Job(request, problem, budget, watch, saved)
+        if method == "sgd":
+            result = _by_sgd(job)
+        elif problem.dense is None:
+            result = _by_products(job)
+        else:
+            result = _by_entries(
+                job, OrthogonalForms(job) if request.target == "rotation" else SymmetricForms(job)
+            )
+        if not watch.status:  # otherwise there is something to continue
+            saved.remove()
+        return result
+
+
+def _method(problem: Problem, kind: Property, request: Request) -> str:
+    """The method, once it is known what there is to work with."""
+    entries, target = problem.dense is not None, request.target
+    if request.method == "hybrid" and not (entries and target == "matrix"):
+        expected = "the entries of H and target='matrix' for method='hybrid'"
+        raise ArgumentError(
+            "H", expected, f"{_what_came(problem)} and target={target!r}", "try method='auto'"
+        )
+    if request.method == "sgd" and target not in ("matrix", "rotation"):
+        raise ArgumentError("target", "'matrix' for method='sgd'", repr(target), "try method='auto'")
+    fixed = isinstance(request.wiring, Wiring)
+    if request.method == "sgd":
+        return "sgd"
+    if entries:
+        if target != "rotation" and fixed and not isinstance(request.wiring, Butterfly):
+            expected = "a Butterfly to fit on all entries"
+            raise ArgumentError("wiring", expected, repr(request.wiring), "try method='sgd'")
+        return request.method
+    if target in ("inverse", "likelihood"):
+        expected = f"the entries of H for target={target!r}"
+        raise ArgumentError("H", expected, _what_came(problem), "try target='matrix'")
+    if kind.without_entries == "products" and (fixed or request.wiring == "butterfly"):
+        expected = "none, as pairs are chosen where H is not given by its entries"
+        raise ArgumentError("wiring", expected, repr(request.wiring), "try method='sgd', or the entries of H")
+    if kind.without_entries == "sgd" and request.method != "auto":
+        expected = f"the entries of R for method={request.method!r}"
+        hint = f"try method='sgd' on a butterfly, or {problem.n} products"
+        raise ArgumentError("R", expected, _what_came(problem), hint)
+    return kind.without_entries if kind.without_entries == "sgd" else request.method
+
+
+def _what_came(problem: Problem) -> str:
+    if problem.dense is not None:
+        return "entries"
+    return "samples only" if problem.samples is not None else "products only"
+
+
+def _fingerprint(request: Request, budget: int) -> tuple[Any, ...]:
+    """All of a request that its answer depends on."""
+    pairs = flat_pairs(request.wiring) if isinstance(request.wiring, Wiring) else None
+    rest = (request.depth, request.method, request.target, request.target_angle, request.seed)
+    return (budget, request.wiring, pairs, *rest, request.options)
+
+
+def _by_entries(job: Job, forms: Forms) -> FitResult:
+    """Every form that makes sense; the best is kept."""
+    candidates: list[Candidate] = []
+    for name in forms.order():
+        kept = job.saved.finished(name)
+        candidate = kept or forms.fit(name, candidates)
+        if candidate is None:
+            continue
+        if kept is None and not job.watch.status:
+            job.saved.finish(name, candidate)
+        candidates.append(candidate)
+        if job.watch.status or forms.is_enough(name, candidate):
+            break
+    if not candidates:
+        letter = "R" if job.request.target == "rotation" else "H"
+        expected = f"one that can fit {letter}"
+        got = f"{job.request.method!r}, though {letter} is not in the butterfly class"
+        raise ArgumentError("method", expected, got, "try method='auto'")
+    best = min(candidates, key=lambda c: c.objective)
+    others = {f"{c.method}, as fitted": c.operator for c in candidates if c is not best}
+    quality, status = forms.quality(best, others)
+    return _result(job, best, quality, job.problem.n_products, status)
+
+
+def _by_products(job: Job) -> FitResult:
+    """Complete H from its products or samples, and fit the completion."""
+    request, problem, watch = job.request, job.problem, job.watch
+    held_out = None
+    if problem.samples is not None:
+        fit = fit_samples(*problem.samples, job.budget, request.seed, watch.callback)
+    else:
+        assert problem.product is not None
+        total = min(problem.n, request.max_products or ENOUGH_PRODUCTS)
+        kept = total // 16 if total >= 64 else 0  # products kept for the quality estimate
+        arguments = (problem.n, job.budget, total - kept, request.seed, watch.callback)
+        fit = fit_products(problem.product, *arguments, **request.options)
+        if kept and not watch.status:
+            Z = np.random.default_rng(request.seed + 1).standard_normal((problem.n, kept))
+            held_out = Z, problem.product(Z)
+    warn_asymmetry(fit.asymmetry)
+    operator = symmetric_operator(fit.wiring, fit.angles, fit.eigenvalues)
+    quality = of_products(operator, fit, held_out, problem.samples, request.seed + 1)
+    used = fit.n_products + (0 if held_out is None else held_out[0].shape[1])
+    best = Candidate("products", operator, fit.history, fit.history[-1][2])
+    return _result(job, best, quality, used)
+
+
+def _by_sgd(job: Job) -> FitResult:
+    """The paper's Algorithm 1. The determinant of R is known, and mended, only where R is."""
+    request, problem = job.request, job.problem
+    rotation, matrix = request.target == "rotation", problem.dense
+    signs = determinant_signs(matrix) if rotation and matrix is not None else np.ones(problem.n)
+    kept = 0  # products held out
+    if rotation and problem.product is not None:
+        kept = HELD_OUT if request.max_products is None else request.max_products // 16
+    source: Any = problem.samples or problem.product
+    if problem.samples is None and matrix is not None:
+        source = matrix * signs
+    history: History = []
+    fit = fit_sgd(
+        source,
+        problem.n,
+        loss="rotation" if rotation else "symmetric",
+        wiring=request.fixed_wiring(problem.n),
+        max_products=None if request.max_products is None else request.max_products - kept,
+        seed=request.seed,
+        callback=_epoch_callback(job, history),
+        **request.options,
+    )
+    operator: Any = (
+        orthogonal_operator(fit.wiring, fit.angles, signs)
+        if fit.eigenvalues is None
+        else symmetric_operator(fit.wiring, fit.angles, fit.eigenvalues)
+    )
+    best = Candidate("sgd", operator, history, history[-1][2])
+    if matrix is not None:
+        forms: Forms = OrthogonalForms(job) if rotation else SymmetricForms(job)
+        quality, status = forms.quality(best, {})
+        used = problem.n_products if rotation else fit.n_products
+        return _result(job, best, quality, used, status if rotation else "converged")
+    quality = _sgd_quality(job, operator, fit, kept)
+    if rotation:
+        quality.notes.append("The determinant of R is taken to be +1.")
+    return _result(job, best, quality, fit.n_products + kept)
+
+
+def _epoch_callback(job: Job, history: History) -> Any:
+    n_rotations, target_angle = job.request.fixed_wiring(job.problem.n).n_rotations, job.request.target_angle
+
+    def callback(epoch: Epoch) -> None:
+        history.append(("epoch", n_rotations, epoch.loss))
+        job.watch.callback(f"epoch {epoch.epoch}", n_rotations, epoch.loss)
+        if target_angle is not None and epoch.angle <= target_angle:
+            raise Stop
+
+    return callback
+
+
+def _sgd_quality(job: Job, operator: Any, fit: SGDFit, kept: int) -> Quality:
+    """From ``kept`` products held out, or what the last epoch said."""
+    if job.problem.product is not None and kept:
+        Z = np.random.default_rng(job.request.seed + 1).standard_normal((job.problem.n, kept))
+        angle, error = on_samples(operator, Z, job.problem.product(Z))
+        note = f"Quality is an estimate from {kept} products kept for it."
+    else:
+        last = fit.history[-1]
+        angle, error = Estimate(last.angle, *UNKNOWN), last.loss**0.5
+        note = "Quality is an estimate from the last epoch, on the samples trained on (optimistic)."
+    return Quality(angle, error, [], [note], estimated=True)
+
+
+def _result(
+    job: Job, best: Candidate, quality: Quality, n_products: int, status: str = "converged"
+) -> FitResult:
+    operator, request = best.operator, job.request
+    if request.target == "inverse":  # what was fitted is H⁻¹
+        d = operator.eigenvalues
+        floor = FLOOR * float(d.abs().max())
+        operator = SymmetricOperator(operator.rotation, 1 / torch.where(d.abs() < floor, floor, d))
+    return build_result(
+        best,
+        quality,
+        operator=operator.to(job.problem.device, job.problem.dtype),
+        n_products=n_products,
+        seconds=job.watch.seconds,
+        target=request.target,
+        target_angle=request.target_angle,
+        status=status,
+        stopped=job.watch.status,
+    )

@@ -1,0 +1,41 @@
+"""The objectives: no unit, and a polish that goes down to a stationary point."""
+
+import numpy as np
+import pytest
+
+from swallowtail.fitting.core.objectives import Objective
+
+
+def covariance(n, seed=0):
+    X = np.random.default_rng(seed).standard_normal((n, n + 5))
+    return X @ X.T / n
+
+
+def random_pairs(n, count, seed=0):
+    generator = np.random.default_rng(seed)
+    if n == 1:
+        return np.zeros((0, 2), np.int64), np.zeros(0)
+    pairs = np.array([generator.permutation(n)[:2] for _ in range(count)], dtype=np.int64)
+    return pairs, generator.uniform(-np.pi, np.pi, count)
+
+
+@pytest.mark.parametrize("target", ["matrix", "likelihood"])
+def test_polish_goes_down_to_a_stationary_point(target):
+    objective = Objective(covariance(24), target)
+    pairs, angles = random_pairs(24, 60)
+    reported = []
+    x, value = objective.polish(pairs, angles, 2000, 1e-14, lambda _, f: reported.append(f))
+    assert value < objective(pairs, angles)[0]
+    assert value == pytest.approx(objective(pairs, x)[0], abs=1e-14)
+    assert reported == sorted(reported, reverse=True)
+    assert np.abs(objective(pairs, x)[1]).max() < 1e-5
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-30, 1e30, 1e150])
+def test_objective_has_no_unit(scale):
+    H, (pairs, angles) = covariance(10), random_pairs(10, 20)
+    plain, scaled = Objective(H), Objective(H * scale)
+    assert scaled(pairs, angles)[0] == pytest.approx(plain(pairs, angles)[0], rel=1e-12)
+    np.testing.assert_allclose(
+        scaled.eigenvalues(pairs, angles) / scale, plain.eigenvalues(pairs, angles), rtol=1e-12
+    )

@@ -1,0 +1,118 @@
+"""Arguments that make no sense, by themselves or together."""
+
+import numpy as np
+import pytest
+
+import swallowtail as st
+from swallowtail import Butterfly, fit_rotation, random_orthogonal
+from swallowtail.fitting import fit_symmetric
+
+N = 12
+
+
+H = st.random_symmetric(N, 3, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"n_rotations": -1}, ValueError, "n_rotations: expected an integer ≥ 0, got -1"),
+        ({"n_rotations": 2.5}, TypeError, "n_rotations"),
+        ({"n_rotations": True}, TypeError, "n_rotations"),
+        ({"depth": 0}, ValueError, "depth"),
+        ({"max_products": 0}, ValueError, "max_products"),
+        ({"max_seconds": 0}, ValueError, "max_seconds"),
+        ({"max_seconds": float("nan")}, ValueError, "max_seconds"),
+        ({"target_angle": 0}, ValueError, "target_angle"),
+        ({"target_angle": 90.5}, ValueError, "target_angle"),
+        ({"target_angle": float("nan")}, ValueError, "target_angle"),
+        ({"method": "magic"}, ValueError, "method: expected one of 'auto'"),
+        ({"target": "magic"}, ValueError, "target: expected one of 'matrix'"),
+        ({"wiring": "magic"}, ValueError, "wiring: expected one of 'auto'"),
+        ({"wiring": st.Butterfly(8, 1)}, ValueError, "n = 12"),
+        ({"wiring": st.Pairs(N, [[(0, 1)]])}, ValueError, "Butterfly"),
+        ({"n": 5}, ValueError, "n: expected 12"),
+        ({"cycles": 3}, TypeError, "cycles"),
+        ({"method": "pairs", "cycle": 3}, TypeError, "cycle"),
+        ({"method": "sgd", "target": "likelihood"}, ValueError, "target: expected 'matrix'"),
+    ],
+)
+def test_arguments_that_make_no_sense(arguments, error, message):
+    with pytest.raises(error, match=message):
+        fit_symmetric(H, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({}, TypeError, "n: expected the dimension"),
+        ({"n": 0}, ValueError, "n: expected an integer ≥ 1"),
+        ({"n": N, "max_products": 4, "target": "inverse"}, ValueError, "target='matrix'"),
+        ({"n": N, "max_products": 4, "wiring": "butterfly"}, ValueError, "method='sgd'"),
+    ],
+)
+def test_arguments_that_products_cannot_serve(arguments, error, message):
+    with pytest.raises(error, match=message):
+        fit_symmetric(lambda X: H @ X, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"wiring": "butterfly", "n_rotations": 5}, "n_rotations: expected 12"),
+        ({"method": "sgd", "n_rotations": 5}, "n_rotations: expected 12"),
+        ({"method": "recovery", "depth": 2, "n_rotations": 12}, "n_rotations: expected 24"),
+        ({"method": "sgd", "wiring": "pairs"}, "a fixed one"),
+        ({"method": "pairs", "wiring": "butterfly"}, "chooses pairs"),
+        ({"method": "hybrid", "wiring": st.Butterfly(8)}, "chooses pairs"),
+        ({"target_angle": 0}, "above 0 and below 90"),
+    ],
+)
+def test_requests_that_contradict_themselves(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        fit_symmetric(st.random_symmetric(8, 2, 0), **arguments)
+
+
+def test_what_goes_together_is_accepted():
+    A = st.random_symmetric(8, 2, 0)
+    for arguments in (
+        {"wiring": "butterfly"},
+        {"method": "sgd", "epochs": 1},
+        {"method": "sgd", "wiring": st.Butterfly(8)},
+    ):
+        assert fit_symmetric(A, n_rotations=12, **arguments).operator.rotation.n_rotations == 12
+
+
+def test_wrong_arguments():
+    R = np.eye(4)
+    with pytest.raises(TypeError, match="expected float64"):
+        fit_rotation(1j * R)
+    with pytest.raises(TypeError, match="n: expected the dimension"):
+        fit_rotation(lambda X: X)
+    with pytest.raises(ValueError, match="whose length changed"):
+        fit_rotation(lambda X: 2 * X, 8, max_products=4)
+    with pytest.raises(ValueError, match="expected the entries of R"):
+        fit_rotation(lambda X: X, 8, max_products=4, method="pairs")
+    with pytest.raises(ValueError, match="R is not in the butterfly class"):
+        fit_rotation(random_orthogonal(16, 0), method="recovery")
+    with pytest.raises(TypeError, match="options only with a method"):
+        fit_rotation(R, cycles=3)
+    for arguments in (
+        {"n": 5}, {"method": "qr"}, {"wiring": "tree"}, {"wiring": Butterfly(5)}, {"n_rotations": -1}, {"depth": 0},
+        {"max_seconds": 0}, {"target_angle": 90}, {"max_products": 0},
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="expected"):
+            fit_rotation(R, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"wiring": "butterfly", "n_rotations": 5}, "n_rotations: expected 12"),
+        ({"method": "sgd", "wiring": "pairs"}, "a fixed one"),
+        ({"method": "pairs", "wiring": "butterfly"}, "chooses pairs"),
+    ],
+)
+def test_requests_for_a_rotation_that_contradict_themselves(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        fit_rotation(np.eye(8), **arguments)

@@ -1,0 +1,138 @@
+"""How a fit is stopped: by time, by Ctrl-C, by a callback."""
+
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import swallowtail as st
+from swallowtail import (
+    Rotation,
+    fit_rotation,
+    random_orthogonal,
+)
+from swallowtail.fitting import Stop, fit_symmetric
+from swallowtail.fitting.methods.pairs import align_pairs
+from swallowtail.metrics import error_angle
+
+N = 12
+
+
+H = st.random_symmetric(N, 3, 0)
+
+
+QUICK = {"wiring": "pairs", "n_rotations": 20}
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"depth": 4}, {"method": "sgd", "epochs": 10**6}, {"wiring": "butterfly", "depth": 4}]
+)
+def test_max_seconds(arguments):
+    fit_symmetric(H, **arguments | ({"epochs": 1} if "epochs" in arguments else {}))  # compiled
+    n = 64 if "epochs" in arguments else 256  # Algorithm 1 looks at the clock once an epoch
+    A = st.random_symmetric(n, 20, 0)
+    begin = time.process_time()
+    result = fit_symmetric(A, max_seconds=0.2, **arguments)
+    assert time.process_time() - begin < 3.0
+    assert result.status == "time"
+    assert result.angle < error_angle(A, np.eye(n))
+
+
+INTERRUPTED = """
+    import signal
+    import swallowtail as st
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may ignore it
+    H = st.random_symmetric(64, 20, 0)
+    for arguments in ({"method": "pairs", "cycles": 10**6}, {"method": "sgd", "epochs": 10**6}):
+        st.fit_symmetric(H, max_seconds=0.01, **arguments)  # compiled
+        print("ready", flush=True)
+        result = st.fit_symmetric(H, **arguments)
+        print(result.status, result.angle, st.error_angle(H, result.operator, seed=1), flush=True)
+    try:
+        print("waiting", flush=True)
+        while True:
+            pass
+    except KeyboardInterrupt:
+        print("the old handler is back")
+"""
+
+
+def test_ctrl_c_keeps_the_best_and_gives_the_handler_back():
+    code = textwrap.dedent(INTERRUPTED)
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    try:
+        for _ in ("pairs", "sgd"):
+            assert process.stdout.readline() == "ready\n"
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+            status, angle, true_angle = process.stdout.readline().split()
+            assert status == "interrupted"
+            assert float(angle) == pytest.approx(float(true_angle), abs=1.0)
+            assert float(angle) < 60
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60)[0] == "the old handler is back\n"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_no_signal_handler_outside_the_main_thread():
+    results = []
+    thread = threading.Thread(target=lambda: results.append(fit_symmetric(H, **QUICK)))
+    thread.start()
+    thread.join()
+    assert results[0].angle == fit_symmetric(H, **QUICK).angle
+
+
+def dense(fit):
+    return Rotation(fit.wiring, fit.angles).to_dense().numpy()
+
+
+def test_time_and_interruption_keep_the_best():
+    R = random_orthogonal(48, 0)
+    result = fit_rotation(R, max_seconds=1e-6)
+    assert result.status == "time"
+    assert result.angle < 90
+
+    def stop(stage, done, objective):
+        raise Stop
+
+    fit = align_pairs(R, 100, callback=stop)
+    assert np.linalg.norm(dense(fit) - R) ** 2 / 48 == pytest.approx(fit.history[-1][2])
+
+
+def test_max_seconds_while_products_are_made():
+    """The time limit may end among the probes: H is completed from the products there are."""
+    A, calls = st.random_symmetric(1100, 5, 0), []
+
+    def slow(X):
+        calls.append(X.shape[1])
+        time.sleep(0.1)
+        return A @ X
+
+    fit_symmetric(lambda X: A @ X, 1100, max_products=4)  # compiled
+    calls.clear()
+    result = fit_symmetric(slow, 1100, max_seconds=0.25)
+    assert result.status == "time"
+    assert 1 <= len(calls) <= 4
+    assert result.n_products == sum(calls) < 64
+    assert result.angle_estimate[1:] == (0.0, 180.0)
+
+
+def test_stop_keeps_the_best_of_a_hybrid():
+    calls = []
+
+    def stop(stage, done, objective):
+        calls.append(objective)
+        if len(calls) == 20:
+            raise Stop
+
+    result = fit_symmetric(H, method="hybrid", callback=stop)
+    assert result.status == "stopped"
+    assert result.relative_error < 1
