@@ -219,4 +219,4 @@ def _action(form: str, c: Coefficients) -> str:
 def _eigenvalues(c: Coefficients) -> np.ndarray:
     """D in the kernel's dtype."""
     assert c.origin.eigenvalues is not None
-    return c.origin.eigenvalues.numpy().astype(c.T.dtype)
+    return c.origin.eigenvalues.astype(c.T.dtype)

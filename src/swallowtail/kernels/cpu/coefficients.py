@@ -29,12 +29,12 @@ from swallowtail.wiring import Butterfly, Pairs, Wiring, pairs_at_stride
 # The smallest cosine and the smallest running scale of a fast step. A right angle is plain, and so exact.
 # Smaller scales would mean fewer plain steps at large depth, but S D S has to hold S², and vectors that differ from the
 # true ones by 1/S leave the range sooner (`mend`).
-MIN_COSINE = {torch.float32: 2.0**-24, torch.float64: 2.0**-53}
-MIN_SCALE = {torch.float32: 2.0**-48, torch.float64: 2.0**-400}
-MIN_MIDDLE = {torch.float32: 2.0**-100, torch.float64: 2.0**-960}  # of the largest number in S D S
+SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
+MIN_COSINE = {SINGLE: 2.0**-24, DOUBLE: 2.0**-53}
+MIN_SCALE = {SINGLE: 2.0**-48, DOUBLE: 2.0**-400}
+MIN_MIDDLE = {SINGLE: 2.0**-100, DOUBLE: 2.0**-960}  # of the largest number in S D S
 SPARE_BYTES = 2**20  # of room that is kept for the next call; more would not stay in a cache
-_NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
-_TORCH = {np.dtype(number): dtype for dtype, number in _NUMPY.items()}
+_TORCH = {SINGLE: torch.float32, DOUBLE: torch.float64}
 
 
 def aligned(shape: tuple[int, ...], number: Any) -> np.ndarray:
@@ -82,9 +82,9 @@ class Origin(NamedTuple):
     """What the coefficients of one rotation were made from: copies, which do not change with the originals."""
 
     wiring: Wiring  # not reversed
-    angles: torch.Tensor  # shape: (K,), of that wiring
+    angles: np.ndarray  # shape: (K,), of that wiring, in the kernel's dtype
     reverse: bool  # whether Q is the transpose of that rotation
-    eigenvalues: torch.Tensor | None = None  # shape: (n,), float64
+    eigenvalues: np.ndarray | None = None  # shape: (n,), float64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,17 +131,17 @@ def prepare(
         training: a backward pass will read them too.
     """
     if rotation is None:
-        forward, turned, reverse = forward_form(wiring, angles.detach().cpu())
-        theta = turned.double()
+        forward, turned, reverse = forward_form(wiring, angles.detach())
+        theta = turned.to("cpu", torch.float64)
         cos, sin = torch.cos(theta).numpy(), torch.sin(theta).numpy()
         pack: Any = _pack_butterfly if isinstance(forward, Butterfly) else _pack_pairs
         rotation = tuple(
             pack(Origin(forward, own, reverse), c, s, fast, training)
-            for own, c, s in zip(turned.clone(), cos, sin, strict=True)
+            for own, c, s in zip(turned.cpu().numpy().copy(), cos, sin, strict=True)
         )
     if eigenvalues is None:
         return rotation
-    d = eigenvalues.detach().to("cpu", torch.float64, copy=True)
+    d = eigenvalues.detach().to("cpu", torch.float64).numpy().copy()
     prepared = tuple(_with_eigenvalues(c, row) for c, row in zip(rotation, d, strict=True))
     if fast and not all(_holds(c) for c in prepared):
         return prepare(wiring, angles, eigenvalues, fast=False)
@@ -182,9 +182,8 @@ def plan_of(wiring: Butterfly, dtype: np.dtype | type, backward: bool = False) -
 def _pack_butterfly(
     origin: Origin, cos: np.ndarray, sin: np.ndarray, fast: bool, training: bool
 ) -> Coefficients:
-    wiring, dtype = origin.wiring, origin.angles.dtype
+    wiring, number = origin.wiring, origin.angles.dtype
     assert isinstance(wiring, Butterfly)
-    number = _NUMPY[dtype]
     plan = plan_of(wiring, number)
     shape = (len(plan.strides), plan.padded)
     # One allocation for what is always needed: each costs as much as a thousand rotations.
@@ -202,8 +201,8 @@ def _pack_butterfly(
             plan.bounds,
             wiring.n,
             fast,
-            MIN_COSINE[dtype],
-            MIN_SCALE[dtype],
+            MIN_COSINE[number],
+            MIN_SCALE[number],
             T,
             P,
             S,
@@ -216,12 +215,11 @@ def _pack_butterfly(
 
 
 def _pack_pairs(origin: Origin, cos: np.ndarray, sin: np.ndarray, fast: bool, training: bool) -> Coefficients:
-    wiring, dtype = origin.wiring, origin.angles.dtype
+    wiring, number = origin.wiring, origin.angles.dtype
     assert isinstance(wiring, Pairs)
-    number = _NUMPY[dtype]
     T, P = np.empty((wiring.n_rotations, 2), number), np.empty((wiring.n_rotations, 2), number)
     S, plain = np.empty(wiring.n), np.zeros(wiring.n_rotations, np.bool_)
-    cpu_pairs.pack(cos, sin, wiring.pairs, fast, MIN_COSINE[dtype], MIN_SCALE[dtype], T, P, S, plain)
+    cpu_pairs.pack(cos, sin, wiring.pairs, fast, MIN_COSINE[number], MIN_SCALE[number], T, P, S, plain)
     return Coefficients(T, P, plain, S, _stored(S, number), bool(fast and (S != 1).any()), origin)
 
 
@@ -231,14 +229,13 @@ def _stored(values: np.ndarray, number: Any) -> np.ndarray:
     return out
 
 
-def _with_eigenvalues(c: Coefficients, eigenvalues: torch.Tensor) -> Coefficients:
+def _with_eigenvalues(c: Coefficients, eigenvalues: np.ndarray) -> Coefficients:
     """S D S; divided by a power of two where the dtype could not hold it to full precision."""
-    dtype = c.origin.angles.dtype
     d = np.zeros(len(c.S))  # padding is zero and has to stay so
-    d[: len(eigenvalues)] = eigenvalues.numpy()
+    d[: len(eigenvalues)] = eigenvalues
     largest, smallest = np.abs(d).max(), np.abs(c.S).min()
     factor = 1.0
-    if 0 < largest < MIN_MIDDLE[dtype] / smallest**2:
+    if 0 < largest < MIN_MIDDLE[c.T.dtype] / smallest**2:
         factor = float(np.ldexp(1.0, np.frexp(largest)[1] - 1))
     origin = c.origin._replace(eigenvalues=eigenvalues)
     middle = _stored(d / factor * c.S**2, c.T.dtype)
@@ -253,5 +250,5 @@ def _holds(c: Coefficients) -> bool:
         return True
     assert c.middle is not None
     assert c.origin.eigenvalues is not None
-    tiny, d = np.finfo(c.T.dtype).tiny, np.abs(c.origin.eigenvalues.numpy())
+    tiny, d = np.finfo(c.T.dtype).tiny, np.abs(c.origin.eigenvalues)
     return bool((np.abs(c.middle[: len(d)])[d / c.factor >= tiny] >= tiny).all())

@@ -8,6 +8,7 @@ wrong are done again in float64 and in the plain form; `scaled` keeps those of f
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from swallowtail.kernels import scaled
@@ -27,7 +28,7 @@ class Mender:
     def plain(self) -> Prepared:
         """The plain form in float64."""
         if not self._prepared:
-            angles = self._origin.angles[None].double()
+            angles = torch.from_numpy(self._origin.angles)[None].double()
             self._prepared.append(prepare(self._origin.wiring, angles, fast=False, training=True))
         return self._prepared[0]
 
@@ -43,9 +44,9 @@ class Mender:
             return
         z, d = x[wrong][None].double(), self._origin.eigenvalues
         if form == "symmetric" and d is not None:
-            right = scaled.symmetric(self._run, d[None], z)
+            right = scaled.symmetric(self._run, torch.from_numpy(d)[None], z)
         elif form == "quadratic" and d is not None:
-            right = scaled.quadratic(self._run, d[None], z)[..., None]
+            right = scaled.quadratic(self._run, torch.from_numpy(d)[None], z)[..., None]
         else:
             right = scaled.rotate(self._run, z, form == "to_basis")
         rows[wrong] = right[0].to(out.dtype)
@@ -56,7 +57,7 @@ class Mender:
             return bool(torch.isfinite(y).all() and torch.isfinite(grad).all())
         if not flags & UNDERFLOW:
             return False
-        lost = ROUNDINGS * torch.finfo(y.dtype).smallest_normal / MIN_SCALE[y.dtype]
+        lost = ROUNDINGS * torch.finfo(y.dtype).smallest_normal / MIN_SCALE[self._origin.angles.dtype]
         sizes = torch.cat([y.abs().amax(-1), grad.abs().amax(-1), sums.abs().amax()[None]])
         return bool(((sizes > 0) & (sizes < lost)).any())
 
@@ -77,10 +78,10 @@ class Mender:
             # A subnormal number is off by half a step, in the true scale by that over MIN_SCALE. Eigenvalues enlarge
             # what comes before them, and the quadratic form multiplies by x at the end.
             lost = ROUNDINGS * torch.finfo(x.dtype).smallest_normal
-            limit = lost / MIN_SCALE[x.dtype] * size.clamp(min=1)
+            limit = lost / MIN_SCALE[self._origin.angles.dtype] * size.clamp(min=1)
             if form in ("symmetric", "quadratic") and self._origin.eigenvalues is not None:
-                limit = limit.clamp(min=lost * float(self._origin.eigenvalues.abs().max()))
-            suspect |= (size < lost / MIN_SCALE[x.dtype]) | (result < limit)
+                limit = limit.clamp(min=lost * float(np.abs(self._origin.eigenvalues).max()))
+            suspect |= (size < lost / MIN_SCALE[self._origin.angles.dtype]) | (result < limit)
         return suspect & torch.isfinite(size) & (size > 0)
 
 
