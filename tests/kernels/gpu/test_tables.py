@@ -82,3 +82,19 @@ def test_eigenvalues_of_zero_are_in_range():
     assert tables.prepare_fast(wiring, angles, torch.zeros(1, 4), torch.float32) is not None
     for wrong in (1e-20, 1e20, float("nan")):
         assert tables.prepare_fast(wiring, angles, torch.full((1, 4), wrong), torch.float32) is None
+
+
+@needs_kernels
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("power", [-70, 70])
+def test_vectors_that_the_smallest_scales_leave_room_for(power, reverse):
+    """Scales of 2^-48: Qᵀx is that much larger on the way, and Q x that much smaller."""
+    wiring = Butterfly(16, 2, reverse=reverse)
+    angles = torch.full((1, wiring.n_rotations), 2.0**-12).acos()
+    x = 2.0**power * torch.linspace(-1, 2, 32).view(1, 2, 16)
+    tables = gpu.prepare(wiring, angles.to(DEVICE))
+    assert tables.fast
+    for transpose in (False, True):
+        actual = gpu.rotate(wiring, angles.to(DEVICE), x.to(DEVICE), transpose, prepared=tables)
+        expected = reference.rotate(wiring, angles.double(), x.double(), transpose)
+        assert float((actual.cpu().double() - expected).norm() / expected.norm()) < 1e-6

@@ -27,7 +27,8 @@ from swallowtail.kernels.gpu.triton.tables import table_kernel
 from swallowtail.wiring import Butterfly
 
 # The fast form loses no accuracy, only range: below these bounds the plain form is used. Scales of 2^-50, squared,
-# leave float32 room for data and eigenvalues.
+# leave float32 room for data and eigenvalues: vectors between 2^-70 and 2^70 are exact. Beyond, the fast form's may
+# overflow or become subnormal on the way. Nobody looks, because that would wait for the device.
 MIN_COSINE = 2.0**-20
 MIN_SCALE = {torch.float32: 2.0**-50, torch.float64: 2.0**-200}
 EIGENVALUE_RANGE = {torch.float32: (2.0**-20, 2.0**40), torch.float64: (2.0**-200, 2.0**200)}
