@@ -15,7 +15,7 @@ NAMES = {
         Butterfly Grouped Pairs Rotation SignedRotation SymmetricOperator HybridOperator
         available_backends select_backend use_backend
         ArgumentError load save datasets gaussians nn optim
-        FitResult Stop Tracker error_angle fit_rotation fit_symmetric random_orthogonal random_symmetric
+        Estimate FitResult Stop Tracker error_angle fit_rotation fit_symmetric random_orthogonal random_symmetric
         GivensCovariance GivensLaplace GivensMixture GivensNormal
         conditional conjugate_gradients linear_regression log_determinant marginal product
     """,
@@ -23,7 +23,7 @@ NAMES = {
     "swallowtail.gaussians": """
         GivensCovariance GivensLaplace GivensMixture GivensNormal
         conditional conjugate_gradients linear_regression log_determinant marginal product
-        Conditional Estimate Predictive Product Regression Solution
+        Conditional Predictive Product Regression Solution
     """,
     "swallowtail.operators": "HybridOperator Rotation SignedRotation SymmetricOperator",
 }  # fmt: skip

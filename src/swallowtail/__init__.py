@@ -8,7 +8,7 @@ from swallowtail.errors import ArgumentError
 from swallowtail.fitting import FitResult, Stop, Tracker, fit_rotation, fit_symmetric
 from swallowtail.io import load, save
 from swallowtail.kernels import available_backends, select_backend, use_backend
-from swallowtail.metrics import error_angle
+from swallowtail.metrics import Estimate, error_angle
 from swallowtail.operators import HybridOperator, Rotation, SignedRotation, SymmetricOperator
 from swallowtail.wiring import Butterfly, Grouped, Pairs
 
@@ -25,6 +25,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError",
     "Butterfly",
+    "Estimate",
     "FitResult",
     "GivensCovariance",
     "GivensLaplace",

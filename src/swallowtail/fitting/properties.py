@@ -64,7 +64,7 @@ class Symmetric(Property):
             "H",
             "a symmetric matrix",
             f"entries {difference:.3g} apart from their mirror images{more}",
-            "try symmetrize=True to fit (H + Hᵀ)/2",
+            "try `symmetrize=True` to fit (H + Hᵀ)/2",
         )
 
     def read_off(self, dense: np.ndarray, eps: float) -> np.ndarray:

@@ -78,10 +78,10 @@ class Request:
             raise ArgumentError("wiring", f"one on n = {n} coordinates", repr(wiring))
         if method in ON_CHOSEN_PAIRS and (given or wiring == "butterfly"):
             expected = f"none, as method={method!r} chooses pairs"
-            raise ArgumentError("wiring", expected, repr(wiring), "try method='butterfly'")
+            raise ArgumentError("wiring", expected, repr(wiring), "try `method='butterfly'`")
         if method in ON_A_FIXED_WIRING and wiring == "pairs":
             expected = f"a fixed one, as method={method!r} needs"
-            raise ArgumentError("wiring", expected, "'pairs'", "try method='pairs'")
+            raise ArgumentError("wiring", expected, "'pairs'", "try `method='pairs'`")
         if self.n_rotations is None or not (given or wiring == "butterfly" or method in ON_A_FIXED_WIRING):
             return
         fixed = self.fixed_wiring(n)
@@ -90,5 +90,5 @@ class Request:
                 "n_rotations",
                 f"{fixed.n_rotations}, which {fixed!r} has, or none",
                 self.n_rotations,
-                "try depth=…, or wiring='pairs' for any number",
+                "try `depth=…`, or `wiring='pairs'` for any number",
             )

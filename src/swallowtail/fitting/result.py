@@ -167,7 +167,7 @@ def build_result(
         notes.append("Angle, error and rivals are those of H⁻¹.")
     if target_angle is not None and quality.angle.value > target_angle:
         status = "budget"
-        notes.append(f"{target_angle}° was not reached; try a larger n_rotations.")
+        notes.append(f"{target_angle}° was not reached; try a larger `n_rotations`.")
     return FitResult(
         operator=operator,
         angle_estimate=quality.angle,

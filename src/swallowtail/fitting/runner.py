@@ -62,27 +62,29 @@ def _method(problem: Problem, kind: Property, request: Request) -> str:
     if request.method == "hybrid" and not (entries and target == "matrix"):
         expected = "the entries of H and target='matrix' for method='hybrid'"
         raise ArgumentError(
-            "H", expected, f"{_what_came(problem)} and target={target!r}", "try method='auto'"
+            "H", expected, f"{_what_came(problem)} and target={target!r}", "try `method='auto'`"
         )
     if request.method == "sgd" and target not in ("matrix", "rotation"):
-        raise ArgumentError("target", "'matrix' for method='sgd'", repr(target), "try method='auto'")
+        raise ArgumentError("target", "'matrix' for method='sgd'", repr(target), "try `method='auto'`")
     fixed = isinstance(request.wiring, Wiring)
     if request.method == "sgd":
         return "sgd"
     if entries:
         if target != "rotation" and fixed and not isinstance(request.wiring, Butterfly):
             expected = "a Butterfly to fit on all entries"
-            raise ArgumentError("wiring", expected, repr(request.wiring), "try method='sgd'")
+            raise ArgumentError("wiring", expected, repr(request.wiring), "try `method='sgd'`")
         return request.method
     if target in ("inverse", "likelihood"):
         expected = f"the entries of H for target={target!r}"
-        raise ArgumentError("H", expected, _what_came(problem), "try target='matrix'")
+        raise ArgumentError("H", expected, _what_came(problem), "try `target='matrix'`")
     if kind.without_entries == "products" and (fixed or request.wiring == "butterfly"):
         expected = "none, as pairs are chosen where H is not given by its entries"
-        raise ArgumentError("wiring", expected, repr(request.wiring), "try method='sgd', or the entries of H")
+        raise ArgumentError(
+            "wiring", expected, repr(request.wiring), "try `method='sgd'`, or the entries of H"
+        )
     if kind.without_entries == "sgd" and request.method != "auto":
         expected = f"the entries of R for method={request.method!r}"
-        hint = f"try method='sgd' on a butterfly, or {problem.n} products"
+        hint = f"try `method='sgd'` on a butterfly, or {problem.n} products"
         raise ArgumentError("R", expected, _what_came(problem), hint)
     return kind.without_entries if kind.without_entries == "sgd" else request.method
 
@@ -117,7 +119,7 @@ def _by_entries(job: Job, forms: Forms) -> FitResult:
         letter = "R" if job.request.target == "rotation" else "H"
         expected = f"one that can fit {letter}"
         got = f"{job.request.method!r}, though {letter} is not in the butterfly class"
-        raise ArgumentError("method", expected, got, "try method='auto'")
+        raise ArgumentError("method", expected, got, "try `method='auto'`")
     best = min(candidates, key=lambda c: c.objective)
     others = {f"{c.method}, as fitted": c.operator for c in candidates if c is not best}
     quality, status = forms.quality(best, others)

@@ -41,11 +41,9 @@ if TYPE_CHECKING:
     from swallowtail.gaussians.mixture import GivensMixture
     from swallowtail.gaussians.normal import GivensNormal
     from swallowtail.gaussians.solvers import Solution, conjugate_gradients, log_determinant
-    from swallowtail.metrics import Estimate
 
 __all__ = [
     "Conditional",
-    "Estimate",
     "GivensCovariance",
     "GivensLaplace",
     "GivensMixture",
@@ -67,7 +65,6 @@ if find_spec("sklearn") is None:  # `import *` and dir() leave out what cannot b
 
 _FILES = {
     "Conditional": "bayes",
-    "Estimate": "solvers",
     "GivensCovariance": "covariance",
     "GivensLaplace": "laplace",
     "GivensMixture": "mixture",

@@ -28,7 +28,6 @@ DENSE = 2048  # up to this n log-determinants come from a Cholesky factor
 
 __all__ = [
     "Conditional",
-    "Estimate",
     "Product",
     "Regression",
     "Solution",

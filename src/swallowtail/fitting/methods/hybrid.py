@@ -62,7 +62,7 @@ def fit_hybrid(
             "rank",
             f"at most {most}, as {n_rotations} rotations pay for",
             rank,
-            f"try n_rotations={rank * price} or more",
+            f"try `n_rotations={rank * price}` or more",
         )
     ranks = [rank] if rank is not None else list(range(most + 1))
     if rank is None and n > SMALL:
