@@ -277,7 +277,7 @@ MISTAKES = [
         lambda: Rotate(wiring=Butterfly(8), depth=2),
         "depth: expected it left out where a wiring is given, got 2",
     ),
-    (lambda: Rotate(wiring="pairs"), "wiring: expected a Butterfly or Pairs, got 'pairs'"),
+    (lambda: Rotate(wiring="pairs"), "wiring: expected a Butterfly, Pairs or Grouped, got 'pairs'"),
     (lambda: Rotate(8)(torch.zeros(3, 7)), "x: expected the last axis to be n = 8, got shape (3, 7)"),
     (lambda: keep.T(torch.zeros(3, 7)), "x: expected the last axis to be n = 8, got shape (3, 7)"),
 ]
