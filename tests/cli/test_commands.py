@@ -25,7 +25,9 @@ def test_fit_reads_every_format(kind, tmp_path, capsys):
     assert out.startswith("pairs: angle ")
     assert "this fit" in out
     assert f"saved to {output}" in out
-    assert err == ""
+    assert [
+        line for line in err.splitlines() if "compiling" not in line
+    ] == []  # the first run says that it does
     assert st.error_angle(H, st.load(output)) < 15
 
 
