@@ -39,7 +39,7 @@ def test_steps_of_a_program(n, family, plain_passes):
     plain = {"none": np.zeros(count, bool), "all": np.ones(count, bool), "some": np.arange(count) % 2 == 0}[
         plain_passes
     ]
-    if family == "up wedge":
+    if family == "from_basis wedge":
         plain[:] = True  # the only form it is compiled in
     for vectors in (1, 2):
         steps = program(plan, family, plain, True, vectors)

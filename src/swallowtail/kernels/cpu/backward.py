@@ -132,13 +132,13 @@ def _program(wiring: Butterfly, number: np.dtype, transpose: bool, plain: bytes)
         layers[p.layer :] = flag
     ends = [p.layer for p in plan.passes[1:]] + [len(layers)]
     flags = np.array([layers[p.layer : end].any() for p, end in zip(plan.passes, ends, strict=True)])
-    return program(plan, "up wedge" if transpose else "down wedge", flags, not transpose, 2)
+    return program(plan, "from_basis wedge" if transpose else "to_basis wedge", flags, not transpose, 2)
 
 
 def _butterfly(wiring: Butterfly, c: Coefficients, transpose: bool) -> Walk:
     number, n, k = c.T.dtype, wiring.n, wiring.n_rotations
     plan, row = plan_of(wiring, number), n * number.itemsize
-    kernel: Any = cpu_butterfly.up_wedge if transpose else cpu_butterfly.down_wedge
+    kernel: Any = cpu_butterfly.from_basis_wedge if transpose else cpu_butterfly.to_basis_wedge
     program = _program(wiring, number, transpose, c.plain.tobytes())
     fixed = (
         n,
@@ -151,7 +151,7 @@ def _butterfly(wiring: Butterfly, c: Coefficients, transpose: bool) -> Walk:
         plan.strides,
         -1.0 if transpose else 1.0,
     )
-    layers, scratch = len(c.T), cpu_butterfly.ROWS_A_WEDGE
+    layers, scratch = len(c.T), cpu_butterfly.ROWS_PER_WEDGE
     spare = Spare(lambda: aligned((layers + scratch, plan.padded), number))
 
     def rows(at: Addresses, start: int, stop: int, total: np.ndarray, alive: Any = program) -> int:

@@ -4,7 +4,7 @@ With Qᵀ = S·M, where M is the product of the unscaled (fast Givens) steps and
 
     Qᵀx = S (M x)      Q x = Mᵀ (S x)      Q D Qᵀx = Mᵀ (S D S) M x
 
-so one set of coefficients serves all three. "Down" applies M, "up" applies Mᵀ.
+so one set of coefficients serves all three: going to the basis applies M, going from the basis Mᵀ.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from swallowtail.kernels.cpu.plan import OTHER, STEP
 
 as_steps = record_reader(STEP)
 
-ROWS_A_PASS = 32  # that a pass goes through before the next one does, while they stay in the nearest cache,
-BYTES_A_PASS = 2**18  # or as many as have so many bytes, if they are longer than that
-LOCAL_BYTES = 2**12  # of a row: passes that stay within so much of it go through all rows there first
-ALIKE = 2**12  # addresses so many bytes apart look the same at first
-ROWS_A_WEDGE = 4  # the same going backward, with y, its gradient and the sums
+ROWS_PER_PASS = 32  # that a pass goes through before the next pass: short rows then stay in the L1 cache
+BYTES_PER_PASS = 2**18  # of longer rows, so that they stay in the L2 cache
+LOCAL_BYTES = 2**12  # passes that stay within so much of a row go through all rows there before the next part
+ALIASING_BYTES = 2**12  # 4K aliasing: a load waits for a recent store whose address has the same low 12 bits
+ROWS_PER_WEDGE = 4  # as ROWS_PER_PASS; going backward y, its gradient and the sums share the cache
 
 
 @njit(nogil=True, cache=True)
@@ -102,7 +102,7 @@ def _pack_plain(cos, sin, p, start, n, T, P, S, W):
 
 @njit(nogil=True, cache=True)
 def turn(T, strides, lanes, out):
-    """T as kernels that only go up read it: inside a register, at the partner's position."""
+    """T as kernels that only go from the basis read it: inside a register, at the partner's position."""
     for layer in range(len(strides)):
         h = strides[layer] if strides[layer] < lanes else 0
         for f in range(T.shape[1]):
@@ -122,15 +122,15 @@ def _collect(accumulator, strides, n, sign, W, out):
 
 
 @njit(nogil=True, cache=True)
-def _away(ahead, p, span, features, size):
-    """The mirror that keeps a pass's loads away from its stores, or 0.
+def _mirror(ahead, p, span, features, size):
+    """The order of blocks that keeps a pass's loads from 4K aliasing with its stores: what numbers are ⊕'d with, or 0.
 
-    A processor first tells loads from stores by the last 12 bits of their addresses, and a load waits for a store a few
-    blocks back that differs from it in others only. So where targets lie ``ahead`` bytes of the coefficients, blocks
-    that come before are next, and otherwise blocks that come after.
+    A pass stores a block and loads the coefficients of the next blocks. A load whose address has the same low 12 bits
+    as a recent store waits for it. Where the data lie up to half a period ``ahead`` of the coefficients, in bytes, the
+    next loads would meet the last stores: blocks are then taken in falling order.
     """
     register = REGISTER_BYTES // size
-    period = ALIKE if p <= register else min(ALIKE, p * size)
+    period = ALIASING_BYTES if p <= register else min(ALIASING_BYTES, p * size)
     if 0 < ahead % period < period // 2:
         return (features - span) | (p - register)
     return 0
@@ -152,7 +152,7 @@ def _driver(family):
         row, whole = n * size, n == padded
         step = row if whole else padded * size
         local = LOCAL_BYTES // size if whole else 0
-        rows = ROWS_A_PASS if row < LOCAL_BYTES else BYTES_A_PASS // row // 2 * 2
+        rows = ROWS_PER_PASS if row < LOCAL_BYTES else BYTES_PER_PASS // row // 2 * 2
         block = max(2, rows) if whole else 2
         one, two = as_steps(single, n_single), as_steps(double, n_double)
         for first in range(0, count, block):
@@ -181,7 +181,7 @@ def _driver(family):
                             mirror = 0
                             if whole and not pass_.first:
                                 ahead = to - shift - T - pass_.start * size
-                                mirror = _away(ahead, pass_.stride, pass_.span, part, size)
+                                mirror = _mirror(ahead, pass_.stride, pass_.span, part, size)
                             butterfly_pass(
                                 family, scratch, pass_.code, (a, source + step, a, a), (b, to + step, b, b),
                                 pass_.stride, padded, T + shift, P + shift, S + shift, pass_.start, part, mirror,
@@ -200,7 +200,7 @@ def _wedge_driver(family):
     the flags raised.
 
     S, the diagonal of Qᵀ = S·M, is what fast passes end with; W is what the wedge products are short of. The
-    accumulator (layers, padded) is room for them, scratch (ROWS_A_WEDGE, padded) for y as it is rebuilt.
+    accumulator (layers, padded) is room for them, scratch (ROWS_PER_WEDGE, padded) for y as it is rebuilt.
     """
 
     @njit(nogil=True, cache=True)
@@ -210,7 +210,7 @@ def _wedge_driver(family):
         padded, row, room = scratch.shape[1], n * scratch.itemsize, scratch.ctypes.data
         wide = padded * scratch.itemsize
         whole = n == padded
-        block = ROWS_A_WEDGE if whole else 2
+        block = ROWS_PER_WEDGE if whole else 2
         accumulator[:] = 0
         for first in range(0, count, block):
             stop = min(first + block, count)
@@ -246,11 +246,11 @@ def _wedge_driver(family):
     return run
 
 
-down = _driver("down")  # Y = Qᵀ X: ``count`` rows of n numbers at addresses x, y
-up = _driver("up")  # Y = Q X
+to_basis = _driver("to_basis")  # Y = Qᵀ X: ``count`` rows of n numbers at addresses x, y
+from_basis = _driver("from_basis")  # Y = Q X
 symmetric = _driver("symmetric")  # Y = Q D Qᵀ X, with S D S in place of S
-down_wedge = _wedge_driver("down wedge")
-up_wedge = _wedge_driver("up wedge")
+to_basis_wedge = _wedge_driver("to_basis wedge")
+from_basis_wedge = _wedge_driver("from_basis wedge")
 
 
 @njit(nogil=True, cache=True)

@@ -1,4 +1,4 @@
-"""Distances to Gaussians and variances along their axes, on tiles of rows: what `_distances` calls.
+"""Distances to Gaussians and variances along their axes, on tiles of rows: what `gaussians.distances` calls.
 
 A tile of rows is transposed once; each component rotates a copy of it and adds up weighted squares there, so
 nothing but the distances is written back. Rotating blocks of rows for one component after another spends most of its
@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 
 from swallowtail.kernels.cpu.codegen.rows import INT, ROW_REGISTERS, codelet
 from swallowtail.kernels.cpu.jit import alloca_once_value, for_range, njit
-from swallowtail.kernels.cpu.pairs import down, move_any
+from swallowtail.kernels.cpu.pairs import move_any, to_basis
 
 NOTHING = (0, 0, 0)  # to fetch ahead
 FLUSH = 64  # tiles whose squares are added up in the data's dtype; from there on in float64
@@ -104,7 +104,7 @@ def distances(X, centre, a, b, pairs, T, P, plain, offsets, tile, copy, out):
             if k == 0 or not tied:
                 _copy_rows(tile, source, target, n)
                 low, high = offsets[k], offsets[k + 1]
-                down(
+                to_basis(
                     pairs[low:high], T[low:high], P[low:high], plain[low:high], alone[low:high], copy, NOTHING
                 )
             row = k * n * size
@@ -125,7 +125,7 @@ def second_moments(X, r, mean, a, pairs, T, P, plain, tile, sums, out):
         weights[:count], weights[count:] = r[first : first + count], 0
         move_any(True, X.ctypes.data + first * n * tile.itemsize, n, count - 1, tile)
         _shift_rows(tile, at, at, n, mean.ctypes.data)
-        down(pairs, T, P, plain, alone, tile, NOTHING)
+        to_basis(pairs, T, P, plain, alone, tile, NOTHING)
         _add_squares(tile, at, n, a.ctypes.data, weights.ctypes.data, sums.ctypes.data)
         if index % FLUSH == FLUSH - 1 or first + width >= len(X):
             for i in range(n):

@@ -15,9 +15,8 @@ import numpy as np
 import torch
 
 from swallowtail.kernels.cpu import butterfly as cpu_butterfly
-from swallowtail.kernels.cpu import openmp as _openmp
+from swallowtail.kernels.cpu import openmp
 from swallowtail.kernels.cpu import pairs as cpu_pairs
-from swallowtail.kernels.cpu import parallel as cpu_threads
 from swallowtail.kernels.cpu.codegen import shapes as simd
 from swallowtail.kernels.cpu.coefficients import Coefficients, Spare, aligned, plan_of, tile
 from swallowtail.kernels.cpu.elementwise import multiply
@@ -27,8 +26,16 @@ from swallowtail.wiring import Butterfly, Pairs, Wiring
 
 # (address of x, address of y, number of rows); returns the floating-point flags that were raised
 Rows = Callable[[int, int, int], int]
-FAMILIES = {"to_basis": "down", "unscaled": "down", "from_basis": "up", "symmetric": "symmetric"}
-MODES = {"down": cpu_pairs.DOWN, "up": cpu_pairs.UP, "symmetric": cpu_pairs.SYMMETRIC}
+KERNELS: dict[str, Any] = {
+    "to_basis": cpu_butterfly.to_basis,
+    "from_basis": cpu_butterfly.from_basis,
+    "symmetric": cpu_butterfly.symmetric,
+}
+MODES = {
+    "to_basis": cpu_pairs.TO_BASIS,
+    "from_basis": cpu_pairs.FROM_BASIS,
+    "symmetric": cpu_pairs.SYMMETRIC,
+}
 
 
 def bound(wiring: Wiring, action: str, c: Coefficients) -> Rows:
@@ -50,7 +57,7 @@ def _make(wiring: Wiring, action: str, c: Coefficients) -> Rows:
     def run(x: int, y: int, count: int) -> int:
         if count * k < 2 * WORTH_A_THREAD or torch.get_num_threads() == 1:
             flags = rows(x, y, count)
-        elif butterfly and _openmp.available():
+        elif butterfly and openmp.available():
             flags = rows(x, y, count, *share(count, k))
         else:
             parts = over_rows(lambda a, b: rows(x + a * bytes_a_row, y + a * bytes_a_row, b - a), count, k)
@@ -74,13 +81,13 @@ def _programs(
 
 def _butterfly_rows(wiring: Butterfly, action: str, c: Coefficients) -> Callable[..., int]:
     number, n = c.T.dtype, wiring.n
-    family = FAMILIES[action]
-    kernel = cpu_threads.KERNELS[family]
+    family = "to_basis" if action == "unscaled" else action
+    kernel = KERNELS[family]
     diagonal = c.middle if action == "symmetric" else c.stored_S
     scaled = c.scaled and action != "unscaled"
     single, double = _programs(wiring, number, family, c.plain.tobytes(), scaled)
     T, P, shape = c.T, c.P, (2, c.T.shape[1])
-    if family == "up":
+    if family == "from_basis":
         T = aligned(c.T.shape, number)
         cpu_butterfly.turn(c.T, plan_of(wiring, number).strides, simd.lanes(number.itemsize * 8), T)
     unused = np.empty(shape, number)  # without padding nothing is kept there
@@ -92,7 +99,7 @@ def _butterfly_rows(wiring: Butterfly, action: str, c: Coefficients) -> Callable
 
     def rows(x: int, y: int, count: int, threads: int = 1, pieces: int = 1, alive: Any = arrays) -> int:
         if threads > 1:
-            return cpu_threads.run(
+            return openmp.run(
                 family, number, threads, pieces, x, y, count, n, shape[1], one, n_one, two, n_two, t, p, d
             )  # fmt: skip
         room = unused if n == shape[1] else aligned(shape, number)
@@ -110,7 +117,7 @@ def _joined(wiring: Pairs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _pairs_rows(wiring: Pairs, action: str, c: Coefficients) -> Callable[..., int]:
     number, n = c.T.dtype, wiring.n
-    mode = MODES[FAMILIES[action]]
+    mode = MODES["to_basis" if action == "unscaled" else action]
     diagonal = c.middle if action == "symmetric" else c.stored_S
     scaled = action == "symmetric" or (c.scaled and action != "unscaled")
     order, joined, swapped = _joined(wiring)

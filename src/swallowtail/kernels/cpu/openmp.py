@@ -1,7 +1,8 @@
-"""Compiled work on the threads PyTorch has already.
+"""Split the rows of a butterfly across the threads PyTorch has already, those of OpenMP.
 
-They look out for work for a while before they sleep, and start on it within microseconds, where a Python thread has to
-be woken and to wait for the interpreter: a third of a millisecond altogether, longer than the work may take.
+They spin for a while before they sleep, so they begin within microseconds. Waking a Python thread and handing it the
+GIL takes a third of a millisecond, longer than the work may. Compiled code takes the rows; Python sees one call of C,
+and runs signal handlers only after all threads are done.
 """
 
 from __future__ import annotations
@@ -9,16 +10,42 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
+from numba import carray, from_dtype, types
+
+from swallowtail.kernels.cpu.butterfly import from_basis, symmetric, to_basis
+from swallowtail.kernels.cpu.codegen.counter import add_at
+from swallowtail.kernels.cpu.codegen.flags import OVERFLOW, UNDERFLOW
+from swallowtail.kernels.cpu.jit import cfunc
+
+# What the threads share. Addresses and numbers are as the kernels of `butterfly` take them.
+JOB = np.dtype(
+    [
+        ("next", np.int64),  # number of the piece to be taken next; first, so that its address is the job's
+        ("pieces", np.int64),
+        ("x", np.int64),
+        ("y", np.int64),
+        ("count", np.int64),
+        ("n", np.int64),
+        ("padded", np.int64),
+        ("single", np.int64),
+        ("n_single", np.int64),
+        ("double", np.int64),
+        ("n_double", np.int64),
+        ("T", np.int64),
+        ("P", np.int64),
+        ("S", np.int64),
+        ("overflow", np.int64),  # set to 1 by a thread that left the range
+        ("underflow", np.int64),
+    ]
+)
 
 
 def _find() -> Callable[[int, int, int, int], None] | None:
-    """GNU's entry into OpenMP, ``(function, argument, threads, flags)``, which importing torch has loaded; LLVM's and
+    """GNU's entry into OpenMP, ``(function, argument, threads, flags)``. Importing torch has loaded it; LLVM's and
     Intel's libraries have it as well. None where PyTorch does without.
     """
     try:
@@ -34,6 +61,7 @@ _enter = _find()
 
 
 def available() -> bool:
+    """Whether PyTorch brought OpenMP, and this process is not a fork: that has none of the threads."""
     return _enter is not None
 
 
@@ -43,14 +71,49 @@ def on_threads(address: int, job: np.ndarray, threads: int) -> None:
     _enter(address, job.ctypes.data, threads, 0)
 
 
-@intrinsic
-def take(typingctx, job):
-    """The next number from ``job[0]``, which several threads may ask for."""
+@lru_cache(maxsize=16)
+def _worker(family: str, number: type) -> Any:
+    """The C function for one family and dtype: takes pieces of the rows of a job until none is left."""
+    # A kernel held in the closure would be another in every process, and the code never be found on disk again.
+    goes_to_basis, goes_from_basis = family == "to_basis", family == "from_basis"
 
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.atomic_rmw("add", values[0], ir.IntType(64)(1), "monotonic")
+    def work(pointer):
+        job = carray(pointer, 1)[0]
+        n, single, n_single, double, n_double = job.n, job.single, job.n_single, job.double, job.n_double
+        T, P, S = job.T, job.P, job.S
+        scratch = np.empty((0 if n == job.padded else 2, job.padded), number)
+        row, pairs = n * scratch.itemsize, (job.count + 1) // 2  # kernels take rows two by two
+        piece = add_at(pointer, 1)
+        while piece < job.pieces:
+            start = 2 * (pairs * piece // job.pieces)
+            stop = min(job.count, 2 * (pairs * (piece + 1) // job.pieces))
+            x, y, rows = job.x + start * row, job.y + start * row, stop - start
+            if goes_to_basis:
+                flags = to_basis(x, y, rows, n, single, n_single, double, n_double, T, P, S, scratch)
+            elif goes_from_basis:
+                flags = from_basis(x, y, rows, n, single, n_single, double, n_double, T, P, S, scratch)
+            else:
+                flags = symmetric(x, y, rows, n, single, n_single, double, n_double, T, P, S, scratch)
+            if flags & OVERFLOW:
+                job.overflow = 1
+            if flags & UNDERFLOW:
+                job.underflow = 1
+            piece = add_at(pointer, 1)
 
-    return types.int64(job), generate
+    return cfunc(types.void(types.CPointer(from_dtype(JOB))), work)
+
+
+def run(
+    family: str, number: np.dtype, threads: int, pieces: int, x: int, y: int, count: int, n: int, padded: int,
+    single: int, n_single: int, double: int, n_double: int, T: int, P: int, S: int,
+) -> int:  # fmt: skip
+    """``count`` rows of n numbers at addresses x, y, as `butterfly` does them, in so many pieces. Returns the flags
+    raised on any of the threads.
+    """
+    shared = (0, pieces, x, y, count, n, padded, single, n_single, double, n_double, T, P, S, 0, 0)
+    job = np.array([shared], JOB)
+    on_threads(_worker(family, number.type).address, job, threads)
+    return OVERFLOW * int(job["overflow"][0]) | UNDERFLOW * int(job["underflow"][0])
 
 
 def _forget() -> None:

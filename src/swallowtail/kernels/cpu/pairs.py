@@ -1,6 +1,6 @@
 """Data-chosen pairs on the CPU: the rotations one after another on a tile of vectors, or on a single vector.
 
-The coefficients are those of `cpu_butterfly`, Qᵀ = S·M with M a product of fast Givens steps, but stored
+The coefficients are those of `butterfly`, Qᵀ = S·M with M a product of fast Givens steps, but stored
 rotation by rotation: ``T[k] = (T_i, T_j)``, and ``P[k]`` where a rotation is plain. Rotations that share no coordinate
 may change places, so two that share one are brought together (`join`): its row then stays in registers between them.
 """
@@ -28,7 +28,7 @@ from swallowtail.kernels.cpu.codegen.rows import (
 from swallowtail.kernels.cpu.codegen.shapes import as_row
 from swallowtail.kernels.cpu.jit import njit
 
-DOWN, UP, SYMMETRIC = 0, 1, 2
+TO_BASIS, FROM_BASIS, SYMMETRIC = 0, 1, 2
 LINE = 64  # bytes
 READY, WINDOW = 64, 4096  # `join` looks at so many rotations that could be next, and no further than that
 
@@ -103,8 +103,9 @@ def join(pairs, n):
 
 @njit(nogil=True, cache=True)
 def run(x, y, count, n, mode, scaled, pairs, T, P, plain, joined, diagonal, tile):
-    """Y = Qᵀ X (DOWN), Q X (UP) or Q D Qᵀ X (SYMMETRIC) on ``count`` rows of n numbers at addresses x, y. Returns the
-    flags raised.
+    """Y = Qᵀ X (TO_BASIS), Q X (FROM_BASIS) or Q D Qᵀ X (SYMMETRIC) on ``count`` rows of n numbers at addresses x, y.
+
+    Returns the flags raised.
     """
     clear_flags()
     size, width = tile.itemsize, tile.shape[1]
@@ -119,18 +120,27 @@ def run(x, y, count, n, mode, scaled, pairs, T, P, plain, joined, diagonal, tile
     lines = -(-min(width, count) * n * size // LINE)
     for v in range(0, count, width):
         last = min(count - v, width) - 1
-        _move(True, x + v * n * size, n, last, tile, diagonal.ctypes.data if scaled and mode == UP else 0)
+        _move(
+            True,
+            x + v * n * size,
+            n,
+            last,
+            tile,
+            diagonal.ctypes.data if scaled and mode == FROM_BASIS else 0,
+        )
         # While the rotations work in the nearer caches, the next vectors and room for these come closer.
         ahead = (x + (v + width) * n * size, y + v * n * size, lines)
-        if mode != UP:
-            down(pairs, T, P, plain, joined, tile, ahead)
+        if mode != FROM_BASIS:
+            to_basis(pairs, T, P, plain, joined, tile, ahead)
         if mode == SYMMETRIC:
             for i in range(n):
                 if diagonal[i] != 1.0:
                     scale_row(tile, tile.ctypes.data + i * width * size, diagonal[i])
-        if mode != DOWN:
-            _up(pairs, T, P, plain, joined, tile, ahead)
-        _move(False, y + v * n * size, n, last, tile, diagonal.ctypes.data if scaled and mode == DOWN else 0)
+        if mode != TO_BASIS:
+            _from_basis(pairs, T, P, plain, joined, tile, ahead)
+        _move(
+            False, y + v * n * size, n, last, tile, diagonal.ctypes.data if scaled and mode == TO_BASIS else 0
+        )
     return raised_flags()
 
 
@@ -160,7 +170,7 @@ def run_wedge(y, grad, grad_x, count, n, transpose, pairs, T, P, tile_y, tile_g,
 
 
 @njit(nogil=True, cache=True)
-def down(pairs, T, P, plain, joined, tile, ahead):
+def to_basis(pairs, T, P, plain, joined, tile, ahead):
     start, size, row = tile.ctypes.data, tile.itemsize, tile.shape[1] * tile.itemsize
     at, t = pairs.ctypes.data, T.ctypes.data
     (read, write, lines), line = ahead, 0
@@ -184,7 +194,7 @@ def down(pairs, T, P, plain, joined, tile, ahead):
 
 
 @njit(nogil=True, cache=True)
-def _up(pairs, T, P, plain, joined, tile, ahead):
+def _from_basis(pairs, T, P, plain, joined, tile, ahead):
     start, size, row = tile.ctypes.data, tile.itemsize, tile.shape[1] * tile.itemsize
     k = len(pairs) - 1
     at, t = pairs.ctypes.data + k * 16, T.ctypes.data + k * 2 * size
@@ -209,7 +219,7 @@ def _up(pairs, T, P, plain, joined, tile, ahead):
 
 @njit(nogil=True, cache=True)
 def _run_vector(z, mode, scaled, pairs, T, P, plain, diagonal):
-    if mode != UP:
+    if mode != FROM_BASIS:
         for k in range(len(pairs)):
             a, b = z[pairs[k, 0]], z[pairs[k, 1]]
             if plain[k]:
@@ -221,7 +231,7 @@ def _run_vector(z, mode, scaled, pairs, T, P, plain, diagonal):
     if scaled:
         for i in range(len(z)):
             z[i] *= diagonal[i]
-    if mode != DOWN:
+    if mode != TO_BASIS:
         for k in range(len(pairs) - 1, -1, -1):
             a, b = z[pairs[k, 0]], z[pairs[k, 1]]
             if plain[k]:

@@ -72,18 +72,28 @@ def program(plan: Plan, family: str, plain: np.ndarray, scale: bool, vectors: in
         plan: the passes, in the order of Qᵀ.
         family: a key of `simd.FAMILIES`.
         plain: for each pass, whether it takes four multiply-adds per rotation.
-        scale: whether the diagonal is applied, at the end of down or at the start of up.
+        scale: whether the diagonal is applied, after the last pass to the basis or before the first one from it.
         vectors: 1, or 2 to go through the passes with two vectors at once.
     """
     wedge = family.endswith("wedge")
     codes = {shape: code for code, shape in enumerate(simd.FAMILIES[family])}
     steps: list[tuple[int, ...]] = []
 
-    def add(i: int, down: bool, scaled: bool, up: bool) -> None:
+    def add(i: int, to_basis: bool, scaled: bool, from_basis: bool) -> None:
         p = plan.passes[i]
         counts = (simd.WEDGE_VECTORS,) if wedge else (1, 2)
         by_vectors = [
-            simd.Shape(v, p.radix, p.inner, down, scaled, up, bool(plain[i]), wedge, family == "up")
+            simd.Shape(
+                v,
+                p.radix,
+                p.inner,
+                to_basis,
+                scaled,
+                from_basis,
+                bool(plain[i]),
+                wedge,
+                family == "from_basis",
+            )
             for v in counts
         ]
         if wedge:
@@ -106,7 +116,7 @@ def program(plan: Plan, family: str, plain: np.ndarray, scale: bool, vectors: in
         add(last, True, True, True)
         for i in reversed(range(last)):
             add(i, False, False, True)
-    elif family.startswith("down"):
+    elif family.startswith("to_basis"):
         for i in range(last + 1):
             add(i, True, scaled and i == last, False)
     else:

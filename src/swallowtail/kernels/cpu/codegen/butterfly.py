@@ -1,4 +1,4 @@
-"""The codelets of `simd` as LLVM instructions: one block, the loops over blocks and vectors, and the intrinsic."""
+"""The codelets of `shapes` as LLVM instructions: one block, the loops over blocks and vectors, and the intrinsic."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class _Emitter:
         return self.fma(t, other, self.multiply(p, own) if self.s.plain else own)
 
     def stages(self, x: list[list[Any]], transposed: bool) -> None:
-        """All stages of the block, in the order of Qᵀ (layers rising) or of Q (falling)."""
+        """All stages of the block, in the order of Qᵀ (growing layers) or of Q (falling layers)."""
         order = range(self.n_stages)
         for stage in reversed(order) if transposed else order:
             if stage < self.s.radix:
@@ -99,7 +99,7 @@ class _Emitter:
 
     def pair_coefficients(self, i: int, j: int, stage: int) -> tuple[Any, Any, Any, Any]:
         p_i, t_i = self.coefficient(i, stage)
-        if self.s.wedge and self.s.up:  # these coefficients carry no scales: [[c, s], [−s, c]]
+        if self.s.wedge and self.s.from_basis:  # these coefficients carry no scales: [[c, s], [−s, c]]
             return p_i, p_i, t_i, self.b.fneg(t_i)
         p_j, t_j = self.coefficient(j, stage)
         return p_i, p_j, t_i, t_j
@@ -131,7 +131,7 @@ class _Emitter:
             for v in range(self.s.vectors):
                 row.append(self.load(self.a[f"src{v}"], m))
             x.append(row)
-        if self.s.down:
+        if self.s.to_basis:
             self.stages(x, transposed=False)
         if self.s.scale and self.s.wedge:  # S is the accumulator, P not needed; nobody reads y any more
             for m in range(self.rows):
@@ -141,7 +141,7 @@ class _Emitter:
             for m in range(self.rows):
                 d = self.load(self.a["S"], m)
                 x[m] = [self.multiply(d, value) for value in x[m]]
-        if self.s.up:
+        if self.s.from_basis:
             self.stages(x, transposed=True)
         for m in range(self.rows):
             for v in range(self.s.vectors):

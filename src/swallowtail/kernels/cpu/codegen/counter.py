@@ -27,6 +27,17 @@ def atomic_add(typingctx, address, value):
     return types.int64(types.int64, types.int64), generate
 
 
+@intrinsic
+def add_at(typingctx, pointer, value):
+    """Add to the int64 at a pointer. Returns what it was before."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        place = builder.bitcast(values[0], INT.as_pointer())
+        return builder.atomic_rmw("add", place, values[1], "seq_cst")
+
+    return types.int64(pointer, types.int64), generate
+
+
 @njit(cache=True)
 def add(address, value):
     """`atomic_add` for Python. A sum of CLOSED or more: the caller must not begin."""

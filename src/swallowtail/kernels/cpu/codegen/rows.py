@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 from swallowtail.kernels.cpu.codegen.shapes import lanes
 
-ROW_REGISTERS = 2  # registers a row: two hide the cost of fetching a rotation's indices and coefficients
+ROW_REGISTERS = 2  # registers per row: two hide the cost of fetching a rotation's indices and coefficients
 INT = ir.IntType(64)
 
 

@@ -1,4 +1,4 @@
-"""What the CPU kernels' LLVM codelets do: butterfly blocks held in vector registers (`simd_butterfly` emits them).
+"""What the CPU kernels' LLVM codelets do: butterfly blocks held in vector registers (`codegen.butterfly` emits them).
 
 Lanes run along the features. A *block* is 2^r registers of W features, ``p`` features apart, of V
 vectors at once; a codelet loads it, applies r strided stages between registers (strides p, 2p, 4p) and,
@@ -7,11 +7,11 @@ serves every instruction set: W follows from the widest register of the CPU that
 
 Coefficients are stored by position: stage l at feature f reads ``T[l, f]`` (and ``P[l, f]``):
 
-    fast    x[f] ← x[f] + T[l, f]·x[f ⊕ stride]            two multiply-adds a rotation
+    fast    x[f] ← x[f] + T[l, f]·x[f ⊕ stride]            two multiply-adds per rotation
     plain   x[f] ← P[l, f]·x[f] + T[l, f]·x[f ⊕ stride]    four
 
 The transposed step reads T at the partner's position instead. Inside a register that is a shuffle, as costly as a
-multiply-add: kernels that only go up have it done beforehand (`Shape.turned`).
+multiply-add: kernels that only go from the basis have it done beforehand (`Shape.turned`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from numba.extending import intrinsic
 
 from swallowtail.kernels.cpu.jit import njit, register_bytes
 
-MAX_RADIX = 3  # strided stages a pass: 8 registers a vector, two vectors fill half of AVX-512's 32
+MAX_RADIX = 3  # strided stages per pass: 8 registers per vector, two vectors fill half of AVX-512's 32
 WEDGE_RADIX = 2  # backward: four vectors, two of y and two of grad, share each coefficient they fetch
 WEDGE_VECTORS = 4
 
@@ -42,12 +42,12 @@ class Shape(NamedTuple):
     vectors: int  # V
     radix: int  # r, strided stages
     inner: bool  # also the lg W stages inside a register
-    down: bool  # apply the stages of Qᵀ: strides falling, layers rising
-    scale: bool  # multiply by the diagonal, after down and before up
-    up: bool  # apply the transposed stages: strides rising, layers falling
-    plain: bool  # four multiply-adds a rotation instead of two
+    to_basis: bool  # apply the stages of Qᵀ: falling strides, growing layers
+    scale: bool  # multiply by the diagonal, between the two
+    from_basis: bool  # apply the transposed stages: growing strides, falling layers
+    plain: bool  # four multiply-adds per rotation instead of two
     wedge: bool = False  # the vectors are pairs (y, grad): add their wedge products to the accumulator
-    turned: bool = False  # T is turned for going up: its shuffles inside a register are done
+    turned: bool = False  # T is turned for going from the basis: its shuffles inside a register are done
 
 
 def _family(
@@ -56,33 +56,34 @@ def _family(
     wedge: bool = False,
     turned: bool = False,
 ) -> tuple[Shape, ...]:
-    """Every shape that passes with these (down, scale, up) actions and (vectors, plain) forms may need: each is
-    compiled.
+    """Every shape that passes may need with these actions (to_basis, scale, from_basis) and forms (vectors, plain).
+
+    Each is compiled.
     """
     most = WEDGE_RADIX if wedge else MAX_RADIX
     sizes = [(radix, True) for radix in range(most + 1)] + [(radix, False) for radix in range(1, most + 1)]
     return tuple(
-        Shape(vectors, radix, inner, down, scale, up, plain, wedge, turned)
+        Shape(vectors, radix, inner, to_basis, scale, from_basis, plain, wedge, turned)
         for vectors, plain in forms
         for radix, inner in sizes
-        for down, scale, up in actions
-        # The diagonal lies between the smallest strides of down and up; a plain pass has no scales left.
-        if not scale or (inner and (not plain or (down and up)))
+        for to_basis, scale, from_basis in actions
+        # The diagonal lies between the smallest strides of the two; a plain pass has no scales left.
+        if not scale or (inner and (not plain or (to_basis and from_basis)))
     )
 
 
 # A kernel compiles one family; a pass names its shape by its place in it.
 FAMILIES = {
-    "down": _family((True, False, False), (True, True, False)),
-    "up": _family((False, False, True), (False, True, True), turned=True),
+    "to_basis": _family((True, False, False), (True, True, False)),
+    "from_basis": _family((False, False, True), (False, True, True), turned=True),
     "symmetric": _family((True, False, False), (True, True, True), (False, False, True)),
-    "down wedge": _family(
+    "to_basis wedge": _family(
         (True, False, False),
         (True, True, False),
         forms=((WEDGE_VECTORS, False), (WEDGE_VECTORS, True)),
         wedge=True,
     ),
-    "up wedge": _family((False, False, True), forms=((WEDGE_VECTORS, True),), wedge=True),
+    "from_basis wedge": _family((False, False, True), forms=((WEDGE_VECTORS, True),), wedge=True),
 }
 
 
