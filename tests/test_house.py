@@ -28,6 +28,7 @@ CROSSING = {
     "kernels/test_range.py",
     "operators/test_contract.py",
     "operators/test_linear_operator.py",
+    "ops/test_range.py",
     "ops/test_transforms.py",
     "optim/test_distributed.py",
     "optim/test_optimizers.py",
