@@ -12,11 +12,6 @@ from swallowtail.kernels import protocol, reference
 from swallowtail.kernels.cpu import backend as cpu
 from swallowtail.kernels.gpu import backend as gpu
 
-_: list[protocol.Backend] = [
-    reference,
-    cpu,
-    gpu,
-]  # the type checker compares their functions with the protocol
 MEMBERS = [name for name in vars(protocol.Backend) if not name.startswith("_")] + list(
     protocol.Backend.__annotations__
 )
@@ -30,7 +25,7 @@ def test_every_back_end_offers_everything(module):
 
 @pytest.fixture
 def toy(monkeypatch):
-    """The reference under another name that counts its calls, and wants tensors on the meta of nowhere."""
+    """The reference under another name. It counts its calls, and accepts no tensor unless asked for by name."""
     module = types.ModuleType("toy_backend")
     for name in MEMBERS:
         setattr(module, name, getattr(reference, name))
@@ -42,7 +37,7 @@ def toy(monkeypatch):
 
     for name in ("rotate", "symmetric", "quadratic", "rotate_backward"):
         setattr(module, name, counted(name))
-    module.accepts = lambda x: False  # only when asked for by name
+    module.accepts = lambda x: False
     monkeypatch.setitem(sys.modules, "toy_backend", module)
     monkeypatch.setitem(kernels.BACKENDS, "toy", "toy_backend")
     yield module

@@ -10,12 +10,19 @@ import contextvars
 import functools
 import importlib
 from collections.abc import Iterator
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from torch import Tensor
 
 from swallowtail import checks
 from swallowtail.kernels.protocol import Backend
+
+if TYPE_CHECKING:  # the type checker compares every back end with the protocol
+    from swallowtail.kernels import reference
+    from swallowtail.kernels.cpu import backend as cpu
+    from swallowtail.kernels.gpu import backend as gpu
+
+    _: list[Backend] = [cpu, gpu, reference]
 
 # In the order in which they are asked whether they accept a tensor; the reference accepts any.
 BACKENDS = {

@@ -3,7 +3,8 @@
 A back end is a module. `reference` is the specification: same formulas, same shapes, plain PyTorch.
 
 Shapes: x (B, m, n), angles (B, K), eigenvalues (B, n). B is the number of rotations that share a wiring, m the
-number of vectors per rotation. Results have x's dtype; half precision is for storage, arithmetic is float32.
+number of vectors per rotation. Results have x's dtype. Half precision is for storage: where x has it, arithmetic,
+angles and eigenvalues are float32. Otherwise all have x's dtype, float32 or float64.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ FORMS = ("from_basis", "to_basis", "symmetric", "quadratic")
 class Backend(Protocol):
     """The functions and constants of a back end's module.
 
-    ``prepared`` is what `prepare` or `prepare_training` returned for the same wiring, angles and eigenvalues. Without
-    it a function makes what it needs.
+    ``prepared`` is what `prepare` returned for the same wiring, angles and eigenvalues. `rotate` may also get what
+    `prepare_training` returned, and `rotate_backward` gets nothing else. Without it a function makes what it needs.
     """
 
     # Whether `rotate` and `rotate_backward` also take one rotation as angles (K,) and x (*batch, n).
@@ -41,7 +42,7 @@ class Backend(Protocol):
         """Coefficients that outlive a call; they hold as long as the angles and eigenvalues do not change."""
 
     def prepare_training(self, wiring: Wiring, angles: Tensor, x: Tensor) -> Any:
-        """Coefficients for one `rotate` and its `rotate_backward`."""
+        """Coefficients for `rotate` and its `rotate_backward`. x is as the user gave it: (*batch, n)."""
 
     def rotate(
         self, wiring: Wiring, angles: Tensor, x: Tensor, transpose: bool = False, prepared: Any = None
