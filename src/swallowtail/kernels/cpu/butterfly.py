@@ -19,8 +19,8 @@ from swallowtail.kernels.cpu.plan import OTHER, STEP
 
 as_steps = record_reader(STEP)
 
-ROWS_PER_PASS = 32  # that a pass goes through before the next pass: short rows then stay in the L1 cache
-BYTES_PER_PASS = 2**18  # of longer rows, so that they stay in the L2 cache
+ROWS_PER_PASS = 32  # short rows that a pass goes through before the next pass: they then stay in the L1 cache
+BYTES_PER_PASS = 2**18  # the same for longer rows, which then stay in the L2 cache
 LOCAL_BYTES = 2**12  # passes that stay within so much of a row go through all rows there before the next part
 ALIASING_BYTES = 2**12  # 4K aliasing: a load waits for a recent store whose address has the same low 12 bits
 ROWS_PER_WEDGE = 4  # as ROWS_PER_PASS; going backward y, its gradient and the sums share the cache
@@ -123,11 +123,11 @@ def _collect(accumulator, strides, n, sign, W, out):
 
 @njit(nogil=True, cache=True)
 def _mirror(ahead, p, span, features, size):
-    """The order of blocks that keeps a pass's loads from 4K aliasing with its stores: what numbers are ⊕'d with, or 0.
+    """What a pass XORs the numbers of its blocks with, to take them in falling order; 0 for growing order.
 
     A pass stores a block and loads the coefficients of the next blocks. A load whose address has the same low 12 bits
     as a recent store waits for it. Where the data lie up to half a period ``ahead`` of the coefficients, in bytes, the
-    next loads would meet the last stores: blocks are then taken in falling order.
+    next loads would meet the last stores (4K aliasing). Falling order avoids that.
     """
     register = REGISTER_BYTES // size
     period = ALIASING_BYTES if p <= register else min(ALIASING_BYTES, p * size)
@@ -137,8 +137,8 @@ def _mirror(ahead, p, span, features, size):
 
 
 def _driver(family):
-    """A kernel for one family of codelets, which returns the flags it raised. Numba keys its disk cache by the name
-    held in the closure.
+    """A kernel for one family of codelets, which returns the flags it raised. Numba's disk cache tells kernels apart by
+    the string in their closure.
 
     Each pass goes through some rows before the next one does: its coefficients then stay in the nearest cache, where
     those of all passes would not fit beside the data. In long rows those of one pass would not either, so passes
@@ -165,9 +165,8 @@ def _driver(family):
                 i = 0
                 while i < len(program):
                     following, part = i + 1, n
-                    if (
-                        program[i].span <= local
-                    ):  # with this pass those after it that stay within the same part
+                    # With this pass those after it that stay within the same part.
+                    if program[i].span <= local:
                         part = min(n, local)
                         while following < len(program) and program[following].span <= local:
                             following += 1
@@ -216,7 +215,7 @@ def _wedge_driver(family):
             stop = min(first + block, count)
             for last in range((stop - first) % 2 + 1):  # rows two by two, then a row that is left over
                 begin, end = (stop - 1, stop) if last else (first, stop - (stop - first) % 2)
-                if last:  # zeros keep it company
+                if last:  # zeros take the place of the second row
                     scratch[1, :] = 0
                     scratch[3, :] = 0
                 if not whole and begin < end:
@@ -224,7 +223,8 @@ def _wedge_driver(family):
                     _load(grad + begin * row, grad + (begin + 1) * row, not last, n, scratch[2:])
                 for i in range(len(program)):
                     pass_ = program[i]
-                    own = S.ctypes.data if pass_.scaled else P.ctypes.data  # what the own coordinate is times
+                    # What multiplies the own coordinate.
+                    own = S.ctypes.data if pass_.scaled else P.ctypes.data
                     r0, r1 = room, room + wide  # y, rebuilt
                     t0 = grad_x + begin * row if whole else room + 2 * wide
                     t1 = (room + wide if last else t0 + row) if whole else t0 + wide

@@ -32,21 +32,24 @@ from swallowtail.wiring import Butterfly, Pairs, Wiring, pairs_at_stride
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 MIN_COSINE = {SINGLE: 2.0**-24, DOUBLE: 2.0**-53}
 MIN_SCALE = {SINGLE: 2.0**-48, DOUBLE: 2.0**-400}
-MIN_MIDDLE = {SINGLE: 2.0**-100, DOUBLE: 2.0**-960}  # of the largest number in S D S
-SPARE_BYTES = 2**20  # of room that is kept for the next call; more would not stay in a cache
+# Where the largest number of S D S may be below this, D is divided by a power of two: smaller ones would be subnormal.
+MIN_MIDDLE = {SINGLE: 2.0**-100, DOUBLE: 2.0**-960}
+SPARE_BYTES = 2**20  # of the largest scratch buffer kept for the next call; more would not stay in a cache
 _TORCH = {SINGLE: torch.float32, DOUBLE: torch.float64}
 
 
 def aligned(shape: tuple[int, ...], number: Any) -> np.ndarray:
-    """An uninitialised array on a cache line, as torch makes them; NumPy's need not start on one, and a vector load
-    that straddles two lines counts as two.
+    """An uninitialised array that starts on a cache line, as torch's do. NumPy's need not, and a vector load that
+    straddles two lines counts as two.
     """
     return torch.empty(shape, dtype=_TORCH[np.dtype(number)]).numpy()
 
 
 def tile(n: int, number: np.dtype, count: int = 1) -> np.ndarray:
-    """Room for n features of a few registers of vectors, ``count`` in all; zeros where those do not fill the last
-    one: lanes past the end are computed too and must not meet slow or trapping numbers.
+    """A scratch buffer that holds ``count`` vectors feature-major, a few registers of them at a time.
+
+    It is zeroed where the last registers are not full: lanes past the end are computed too, and must not meet numbers
+    that are slow or raise a flag.
     """
     out = aligned((n, simd_rows.ROW_REGISTERS * simd.lanes(number.itemsize * 8)), number)
     if count % out.shape[1]:
@@ -55,8 +58,9 @@ def tile(n: int, number: np.dtype, count: int = 1) -> np.ndarray:
 
 
 class Spare:
-    """Room for a kernel's own use that calls lend and give back: what an earlier one has left is still in the cache.
-    Several threads may ask.
+    """Scratch buffers, borrowed per call: one that an earlier call gave back is still in the cache.
+
+    Several threads may borrow at once.
     """
 
     def __init__(self, make: Callable[[], np.ndarray]) -> None:
@@ -104,7 +108,8 @@ class Coefficients:
     middle: np.ndarray | None = None  # S D S, divided by `factor`
     factor: float = 1.0  # a power of two
     W: np.ndarray | None = None  # for each rotation, S_a·S_b before it: what wedge products of M x lack
-    # Kernels that have all this at hand. They must not hold this object: in a circle it would outlive its use.
+    # Kernels with these coefficients bound to them. They must not refer to this object: such a cycle of references
+    # would keep it alive.
     bound: dict[Any, Any] = field(default_factory=dict)
 
 

@@ -15,7 +15,7 @@ from swallowtail.kernels.cpu.codegen.rows import INT, ROW_REGISTERS, codelet
 from swallowtail.kernels.cpu.jit import alloca_once_value, for_range, njit
 from swallowtail.kernels.cpu.pairs import move_any, to_basis
 
-NOTHING = (0, 0, 0)  # to fetch ahead
+NOTHING = (0, 0, 0)  # is prefetched
 FLUSH = 64  # tiles whose squares are added up in the data's dtype; from there on in float64
 
 

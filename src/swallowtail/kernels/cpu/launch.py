@@ -93,7 +93,7 @@ def _butterfly_rows(wiring: Butterfly, action: str, c: Coefficients) -> Callable
     unused = np.empty(shape, number)  # without padding nothing is kept there
     assert diagonal is not None
     arrays = (single, double, T, P, diagonal)
-    # Numba takes longer over an array than over a number.
+    # Addresses, because Numba takes longer to unpack an array than a number.
     one, two, t, p, d = (array.ctypes.data for array in arrays)
     n_one, n_two = len(single), len(double)
 

@@ -1,9 +1,9 @@
 """Vectors that left the range of a kernel are done again, slowly and right.
 
 The fast form's vectors differ from the true ones by scales as small as MIN_SCALE. On the way they may overflow, or
-become subnormal and lose digits, although the result is in range. Near the ends of the range the plain form's may too.
-Either raises a floating-point flag, which costs nothing to watch. Then the vectors are looked at, and those that may be
-wrong are done again in float64 and in the plain form; `scaled` keeps those of float64 itself in range.
+become subnormal and lose digits, although the result is in range. Near the ends of the range the plain form's vectors
+may too. Either raises a floating-point flag, which costs nothing to watch. Then the vectors are looked at, and those
+that may be wrong are done again in float64 and in the plain form. `scaled` keeps float64 itself in range.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Mender:
         return y
 
     def _suspect(self, form: str, flags: int, x: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-        """Which vectors may be wrong, shape (m,). Of infinities and NaN nothing else can be expected."""
+        """Which vectors may be wrong, shape (m,). Those that came with infinities or NaN are left as they are."""
         size, result = (z.abs().amax(-1) for z in (x, out))
         suspect = torch.zeros_like(size, dtype=torch.bool)
         if flags & OVERFLOW:

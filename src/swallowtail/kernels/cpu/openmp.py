@@ -74,7 +74,8 @@ def on_threads(address: int, job: np.ndarray, threads: int) -> None:
 @lru_cache(maxsize=16)
 def _worker(family: str, number: type) -> Any:
     """The C function for one family and dtype: takes pieces of the rows of a job until none is left."""
-    # A kernel held in the closure would be another in every process, and the code never be found on disk again.
+    # Not the kernel itself: in the closure it would give this code another hash in every process, and the disk cache
+    # would never find it.
     goes_to_basis, goes_from_basis = family == "to_basis", family == "from_basis"
 
     def work(pointer):

@@ -30,7 +30,7 @@ from swallowtail.kernels.cpu.jit import njit
 
 TO_BASIS, FROM_BASIS, SYMMETRIC = 0, 1, 2
 LINE = 64  # bytes
-READY, WINDOW = 64, 4096  # `join` looks at so many rotations that could be next, and no further than that
+READY, WINDOW = 64, 4096  # `join` looks at up to READY rotations that could be next, among the first WINDOW
 
 
 @njit(nogil=True, cache=True)

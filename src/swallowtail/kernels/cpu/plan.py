@@ -51,7 +51,7 @@ def make_plan(n: int, depth: int, width: int, radix: int = simd.MAX_RADIX) -> Pl
 
 ONE, OTHER, BOTH = 0, 1, 2  # which of two vectors a step works on
 
-# A pass as the kernels read it. Numbers of one kind: LLVM code reads them one by one.
+# A pass as the kernels read it. All fields are int64, because LLVM code reads them one by one.
 STEP = np.dtype(
     [
         ("code", np.int64),  # of the shape: its place in the family

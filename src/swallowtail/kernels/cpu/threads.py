@@ -17,12 +17,10 @@ from swallowtail.kernels.cpu.codegen.counter import CLOSED, add, close
 Result = TypeVar("Result")
 
 PIECES = 2  # per thread on average: a thread that starts late leaves its second piece to the others
-ROWS_PER_PIECE = (
-    64  # at least: kernels work on tiles of up to 32 rows, and each piece may leave one half empty
-)
-WORTH_A_THREAD = (
-    2**19
-)  # rotations of single vectors, about 100 µs; handing over less costs more than it saves
+# At least: kernels work on tiles of up to 32 rows, and each piece may leave one half empty.
+ROWS_PER_PIECE = 64
+# Rotations of single vectors, about 100 µs. Handing over less costs more than it saves.
+WORTH_A_THREAD = 2**19
 
 _work: SimpleQueue[Callable[[], None]] = SimpleQueue()
 _workers = 0
@@ -93,9 +91,8 @@ def _start_workers(count: int) -> None:
     if _workers >= count:
         return
     with _lock:
-        if (
-            _workers == 0
-        ):  # `over_rows` relies on these being compiled: compiling runs Python, which may raise
+        if _workers == 0:
+            # `over_rows` relies on these being compiled: compiling runs Python, which may raise.
             nobody = np.zeros(1, np.int64)
             add(nobody.ctypes.data, 0)
             close(nobody.ctypes.data)

@@ -34,7 +34,7 @@ class _Emitter:
         """Of register m in the row of numbers that begins at an address."""
         if address not in self.begins:
             begin = self.b.add(address, self.base)
-            # Seen through, each address of a strided block would be computed ahead, and wait on the stack.
+            # If LLVM saw how it is made, it would compute all addresses of a strided block ahead and spill them.
             self.begins[address] = begin if self.s.inner else _opaque(self.b, begin)
         return self.b.inttoptr(self.b.add(self.begins[address], self.at[m]), self.vector.as_pointer())
 
@@ -187,8 +187,10 @@ def butterfly_pass(
 
 
 def _function(module: Any, family: str, bits: int) -> Any:
-    """All shapes of a family as a function of its own: their loops need all the registers for addresses. (A function of
-    Numba's, held in a kernel's closure, would make another kernel of it in every process, and none be found on disk.)
+    """All shapes of a family as one LLVM function: their loops need all the registers for addresses.
+
+    It is not a function of Numba's. One in a kernel's closure would give that kernel another hash in every process, and
+    the disk cache would never find it.
     """
     name = f"swallowtail {family} {bits}"
     if name in module.globals:
