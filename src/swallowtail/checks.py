@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import os
 from typing import Any
@@ -39,7 +40,8 @@ def choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     """Return ``value`` if it is one of ``allowed``."""
     if value not in allowed:
         expected = f"one of {', '.join(map(repr, allowed))}"
-        raise ArgumentError(name, expected, repr(value), f"try {allowed[0]!r}")
+        near = difflib.get_close_matches(value, allowed, n=1) if isinstance(value, str) else []
+        raise ArgumentError(name, expected, repr(value), f"try {(near or allowed)[0]!r}")
     return str(value)
 
 

@@ -1,11 +1,15 @@
 """Arguments that make no sense, by themselves or together."""
 
+import inspect
+
 import numpy as np
 import pytest
 
 import swallowtail as st
 from swallowtail import Butterfly, fit_rotation, random_orthogonal
 from swallowtail.fitting import fit_symmetric
+from swallowtail.fitting.methods import butterfly, hybrid, pairs, products, sgd
+from swallowtail.fitting.request import METHODS, OPTIONS
 
 N = 12
 
@@ -32,8 +36,33 @@ H = st.random_symmetric(N, 3, 0)
         ({"wiring": st.Butterfly(8, 1)}, ValueError, "n = 12"),
         ({"wiring": st.Pairs(N, [[(0, 1)]])}, ValueError, "Butterfly"),
         ({"n": 5}, ValueError, "n: expected 12"),
-        ({"cycles": 3}, TypeError, "cycles"),
-        ({"method": "pairs", "cycle": 3}, TypeError, "cycle"),
+        ({"max_seconds": "1"}, TypeError, "max_seconds: expected a number > 0, got '1'"),
+        ({"target_angle": "5"}, TypeError, "target_angle: expected a number, got '5'"),
+        ({"seed": -1}, ValueError, "seed: expected an integer ≥ 0, got -1"),
+        ({"seed": None}, TypeError, "seed: expected an integer ≥ 0, got None"),
+        ({"callback": 3}, TypeError, "callback: expected a function"),
+        ({"method": "pair"}, ValueError, "got 'pair'; try 'pairs'"),
+        (
+            {"cycles": 3},
+            TypeError,
+            "cycles: expected it only with .*, got method='auto'; try `method='pairs'`",
+        ),
+        (
+            {"n_rotation": 3},
+            TypeError,
+            "n_rotation: expected an argument of fit_symmetric, .*; try `n_rotations`",
+        ),
+        ({"method": "pairs", "cycle": 3}, TypeError, "cycle: expected an argument .*; try `cycles`"),
+        (
+            {"method": "recovery", "kicks": 3},
+            TypeError,
+            "kicks: .* got method='recovery'; try `method='butterfly'`",
+        ),
+        (
+            {"method": "sgd", "xyzzy": 3},
+            TypeError,
+            r"xyzzy: expected an argument .*; try help\(fit_symmetric\)",
+        ),
         ({"method": "sgd", "target": "likelihood"}, ValueError, "target: expected 'matrix'"),
     ],
 )
@@ -95,7 +124,7 @@ def test_wrong_arguments():
         fit_rotation(lambda X: X, 8, max_products=4, method="pairs")
     with pytest.raises(ValueError, match="R is not in the butterfly class"):
         fit_rotation(random_orthogonal(16, 0), method="recovery")
-    with pytest.raises(TypeError, match="options only with a method"):
+    with pytest.raises(TypeError, match="cycles: expected it only with a method that has this option"):
         fit_rotation(R, cycles=3)
     for arguments in (
         {"n": 5}, {"method": "qr"}, {"wiring": "tree"}, {"wiring": Butterfly(5)}, {"n_rotations": -1}, {"depth": 0},
@@ -116,3 +145,25 @@ def test_wrong_arguments():
 def test_requests_for_a_rotation_that_contradict_themselves(arguments, message):
     with pytest.raises(ValueError, match=message):
         fit_rotation(np.eye(8), **arguments)
+
+
+FITTERS = {
+    "symmetric": {
+        "pairs": pairs.fit_pairs,
+        "butterfly": butterfly.fit_butterfly,
+        "hybrid": hybrid.fit_hybrid,
+        "sgd": sgd.fit_sgd,
+        "products": products.fit_products,
+    },
+    "rotation": {"pairs": pairs.align_pairs, "butterfly": butterfly.align_butterfly, "sgd": sgd.fit_sgd},
+}
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_every_option_is_one_of_its_method(kind):
+    assert OPTIONS[kind].keys() == set(METHODS[kind]) - {"auto", "recovery"}
+    for method, options in OPTIONS[kind].items():
+        allowed = inspect.signature(FITTERS[kind][method]).parameters.keys()
+        if method == "products":  # with the entries of H it fits pairs
+            allowed |= inspect.signature(pairs.fit_pairs).parameters.keys()
+        assert set(options) <= allowed

@@ -45,7 +45,8 @@ def as_problem(source: Any, n: int | None, kind: Property, max_products: int | N
     else:
         return _from_products(source, n, kind, max_products)
     if n is not None and n != problem.n:
-        raise ArgumentError("n", f"{problem.n}, the size of {kind.letter}", n, "leave it out")
+        hint = "leave it out; a number of rotations is `n_rotations`"
+        raise ArgumentError("n", f"{problem.n}, the size of {kind.letter}", n, hint)
     problem.dtype, problem.device = _dtype(like), _device(like)
     return problem
 
@@ -86,7 +87,7 @@ def _from_products(source: Any, n: int | None, kind: Property, max_products: int
     letter = kind.letter
     product = as_product(letter, source)
     if product.shape is not None and product.shape[0] != product.shape[1]:
-        raise ArgumentError(letter, "a square operator", f"shape {product.shape}", "try one of them")
+        raise ArgumentError(letter, "a square operator", f"shape {product.shape}")
     if product.shape is None and n is None:
         raise ArgumentError("n", f"the dimension, since {letter} is a function of columns", None, "try n=…")
     size = checks.integer("n", n if product.shape is None else product.shape[0], at_least=1)
@@ -102,7 +103,12 @@ def _from_products(source: Any, n: int | None, kind: Property, max_products: int
 
 
 def _float64(name: str, value: Any) -> np.ndarray:
-    tensor = checks.as_tensor(name, np.asarray(value) if isinstance(value, (list, tuple)) else value)
+    if isinstance(value, (list, tuple)):
+        try:
+            value = np.asarray(value)  # whole numbers and Python's floats become float64
+        except ValueError as error:
+            raise ArgumentError(name, "a matrix", "rows of unequal length", "try equal ones") from error
+    tensor = checks.as_tensor(name, value)
     checks.finite(name, tensor)
     return tensor.detach().to("cpu", torch.float64).numpy()
 

@@ -141,8 +141,12 @@ class Orthogonal(Property):
 def square(name: str, shape: tuple[int, ...]) -> None:
     """Check the shape of one square matrix."""
     if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:
-        expected = "a square matrix (n, n) with n ≥ 1"
-        raise ArgumentError(name, expected, f"shape {shape}", "try one matrix of the batch, n by n")
+        hint = "try one matrix of the batch"
+        if len(shape) == 2:
+            hint = "if these are rows of data, try their covariance, numpy.cov(X, rowvar=False), or GivensCovariance"
+        elif len(shape) < 2:
+            hint = f"try numpy.diag({name}) if it is a diagonal"
+        raise ArgumentError(name, "a square matrix (n, n) with n ≥ 1", f"shape {shape}", hint)
 
 
 def procrustes(X: np.ndarray, Y: np.ndarray) -> np.ndarray | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import difflib
+import math
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from swallowtail import checks
@@ -18,6 +20,28 @@ METHODS = {
 TARGETS = ("matrix", "inverse", "likelihood")  # of a symmetric matrix; that of a rotation is "rotation"
 ON_A_FIXED_WIRING = ("butterfly", "recovery", "sgd")  # sgd takes any wiring that is given
 ON_CHOSEN_PAIRS = ("pairs", "hybrid", "products")
+_SGD = (
+    "inputs",
+    "n_samples",
+    "fresh",
+    "epochs",
+    "batch_size",
+    "rate",
+    "rescale",
+    "floor",
+    "tolerance",
+    "angles",
+)
+OPTIONS = {  # what a method takes beyond the fields of `Request`
+    "symmetric": {
+        "pairs": ("cycles", "finish"),
+        "butterfly": ("starts", "kicks", "order"),
+        "hybrid": ("rank",),
+        "sgd": (*_SGD, "eigenvalues"),
+        "products": ("passes", "cycles", "finish"),  # the last two where H is given by its entries
+    },
+    "rotation": {"pairs": ("cycles",), "butterfly": ("starts", "kicks"), "sgd": _SGD},
+}
 
 
 @dataclass(frozen=True)
@@ -42,8 +66,7 @@ class Request:
         """Check each argument by itself."""
         if self.target != "rotation":
             checks.choice("target", self.target, TARGETS)
-        kind = "rotation" if self.target == "rotation" else "symmetric"
-        checks.choice("method", self.method, METHODS[kind])
+        checks.choice("method", self.method, METHODS[self.kind])
         checks.integer("depth", self.depth, at_least=1)
         if not isinstance(self.wiring, Wiring):
             checks.choice("wiring", self.wiring, ("auto", "butterfly", "pairs"))
@@ -51,12 +74,37 @@ class Request:
             checks.integer("n_rotations", self.n_rotations, at_least=0)
         if self.max_products is not None:
             checks.integer("max_products", self.max_products, at_least=1)
-        if self.max_seconds is not None and not self.max_seconds > 0:
-            raise ArgumentError("max_seconds", "a number > 0", self.max_seconds, "try None for no limit")
-        if self.target_angle is not None and not 0 < self.target_angle < 90:
+        if self.max_seconds is not None and self.max_seconds != math.inf:
+            checks.number("max_seconds", self.max_seconds, above=0)
+        if self.target_angle is not None and not 0 < checks.number("target_angle", self.target_angle) < 90:
             raise ArgumentError("target_angle", "degrees above 0 and below 90", self.target_angle, "try 5")
-        if self.options and self.method == "auto":
-            raise ArgumentError("", "options only with a method asked for by name", sorted(self.options))
+        checks.integer("seed", self.seed, at_least=0)
+        if self.callback is not None and not callable(self.callback):
+            expected = "a function of stage, rotations and objective"
+            raise ArgumentError("callback", expected, repr(self.callback), "try `print`")
+        for name in self.options:
+            self._check_option(name)
+
+    @property
+    def kind(self) -> str:
+        """What is fitted: "symmetric" or "rotation"."""
+        return "rotation" if self.target == "rotation" else "symmetric"
+
+    def _check_option(self, name: str) -> None:
+        """Refuse a name that is neither an argument nor an option of the method asked for; say which one is near."""
+        options = OPTIONS[self.kind]
+        known = options.get(self.method, ())
+        if name in known:
+            return
+        owners = [method for method, names in options.items() if name in names]
+        if owners:
+            expected = "it only with a method that has this option"
+            raise ArgumentError(name, expected, f"method={self.method!r}", f"try `method={owners[0]!r}`")
+        arguments = [argument.name for argument in fields(self) if argument.name != "options"]
+        names = [*arguments, "symmetrize", *(option for names in options.values() for option in names)]
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"try `{near[0]}`" if near else f"try help(fit_{self.kind}) for those there are"
+        raise ArgumentError(name, f"an argument of fit_{self.kind}", "a name that it does not have", hint)
 
     def budget(self, n: int) -> int:
         """How many rotations on n coordinates it allows."""
