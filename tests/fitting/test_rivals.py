@@ -110,14 +110,15 @@ def test_rivals_from_products_are_cut_from_the_same_completion():
     completion = complete(probe(lambda X: H @ X, 64, 16))
     operator = st.fit_symmetric(H, wiring="pairs").operator
     found = factor_rivals(completion, operator)
-    assert {budget for *_, equal in found for budget in equal.split(", ")} == {
+    assert {budget for rival in found for budget in rival.equal.split(", ")} == {
         "floats",
         "bytes",
         "multiply-adds",
     }
-    for name, cut, r, _ in found:
-        assert f"rank {r}," in name
-        np.testing.assert_allclose(cut @ np.eye(64), completion.factor.cut(r).dense(), atol=1e-12)
+    for rival in found:
+        r = (rival.floats - 1) // 65
+        assert rival.name == f"c·I + rank {r}, same products"
+        np.testing.assert_allclose(rival.operator @ np.eye(64), completion.factor.cut(r).dense(), atol=1e-12)
 
 
 def rival(angle, equal, name="c·I + rank 3", work=10):

@@ -28,7 +28,7 @@ from swallowtail.experiments.common.rows import Row, collect
 from swallowtail.fitting.budget import default_budget
 from swallowtail.fitting.methods.products import fit_products
 from swallowtail.fitting.methods.sgd import fit_sgd
-from swallowtail.fitting.rivals import factor_rivals
+from swallowtail.fitting.rivals import equal_ranks, factor_rivals
 from swallowtail.metrics import error_angle
 
 TITLE = "The number m of training samples"
@@ -95,10 +95,12 @@ def _products(config: Config, seed: int) -> list[Row]:
         fit = fit_products(lambda X: H @ X, config.n, K, m, seed)
         operator = as_operator(fit)
         rows.append(_row(config, seed, OURS, m, error_angle(H, operator, PROBES, seed + 1)))
-        for _, rival, rank, equal in factor_rivals(fit.completion, operator):
-            if "multiply-adds" in equal:
-                angle = error_angle(H, rival, PROBES, seed + 1)
-                rows.append(_row(config, seed, RIVAL, m, angle) | {"rank": rank})
+        for rival in factor_rivals(fit.completion, operator):
+            if "multiply-adds" in rival.equal:
+                angle = error_angle(H, rival.operator, PROBES, seed + 1)
+                rows.append(
+                    _row(config, seed, RIVAL, m, angle) | {"rank": equal_ranks(operator)["multiply-adds"]}
+                )
     return rows
 
 

@@ -4,7 +4,7 @@ A fit is a deterministic function of its matrix, its arguments and its seed, and
 next step depends on; so the answer of a resumed fit is the one an undisturbed run gives, to the bit.
 
 Nothing read from disk is trusted. The file carries a SHA-256 digest of its contents, so that damage is noticed; and
-what it says is checked in `contents` before compiled code, which checks nothing, works with it.
+what it says is checked in `checkpoint_contents` before compiled code, which checks nothing, works with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 
 from swallowtail import io
 from swallowtail.errors import ArgumentError
-from swallowtail.fitting.contents import Form, check_form, finished_form
+from swallowtail.fitting.checkpoint_contents import Form, check_form, finished_form
 from swallowtail.fitting.result import Candidate
 from swallowtail.fitting.watch import at_stop
 

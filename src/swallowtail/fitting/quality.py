@@ -8,7 +8,7 @@ import numpy as np
 
 from swallowtail.fitting import rivals as rival_forms
 from swallowtail.fitting.methods.products import ProductFit
-from swallowtail.fitting.result import Quality, Rival
+from swallowtail.fitting.result import Quality
 from swallowtail.metrics import Estimate, column_angles, error_angle_interval, relative_error
 from swallowtail.operators import SignedRotation
 
@@ -90,10 +90,9 @@ def of_products(operator: Any, fit: ProductFit, held_out: Any, samples: Any, see
     if samples is not None or held_out is None:
         angle = Estimate(angle.value, *UNKNOWN)
     found = []
-    for name, cut, r, equal in rival_forms.factor_rivals(fit.completion, operator):
-        other, size = on_samples(cut, Z, HZ)
-        count = r * (n + 1) + 1
-        found.append(Rival(name, other.value, size, count, 4 * count, (2 * r + 1) * n, equal))
+    for form in rival_forms.factor_rivals(fit.completion, operator):
+        other, other_error = on_samples(form.operator, Z, HZ)
+        found.append(form.measured(other.value, other_error))
     notes = [f"Quality is an estimate from {source}.", rival_forms.verdict(angle.value, found)]
     return Quality(angle, error, found, notes, estimated=True)
 

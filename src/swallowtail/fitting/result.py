@@ -99,15 +99,19 @@ class FitResult:
             f"{'form':34s} {'angle':>7s} {'rel. error':>10s} {'floats':>9s} {'bytes':>10s} {'mult-adds':>10s}"
             "  equal",
         ]
-        own = (self.angle, self.relative_error, self.floats, self.bytes, self.operator.multiply_adds)
-        rows = [("this fit", *own, "")]
-        rows += [
-            (r.name, r.angle, r.relative_error, r.floats, r.bytes, r.multiply_adds, r.equal)
-            for r in self.rivals
-        ]
+        this = Rival(
+            "this fit",
+            self.angle,
+            self.relative_error,
+            self.floats,
+            self.bytes,
+            self.operator.multiply_adds,
+            "",
+        )
         lines += [
-            f"{name:34s} {angle:6.2f}° {error:10.4f} {floats:9d} {size:10d} {work:10d}  {equal}"
-            for name, angle, error, floats, size, work, equal in rows
+            f"{r.name:34s} {r.angle:6.2f}° {r.relative_error:10.4f} {r.floats:9d} {r.bytes:10d} "
+            f"{r.multiply_adds:10d}  {r.equal}"
+            for r in (this, *self.rivals)
         ]
         return "\n".join([*lines, self.message])
 

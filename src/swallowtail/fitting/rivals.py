@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,33 @@ from swallowtail.metrics import error_angle, relative_error
 FULL_EIGH = 1500  # up to this n all eigenvectors are cheaper than choosing which to ask for
 PROBES = 1000  # x for an angle; a fifth of it beyond FULL_EIGH, where angles hardly differ from x to x
 TIE = 1e-3  # degrees; closer angles are the same
+
+
+class Alternative(NamedTuple):
+    """A rival that is not measured yet: its name, what multiplies, and what it costs."""
+
+    name: str
+    operator: Any
+    floats: int
+    bytes: int
+    multiply_adds: int
+    equal: str  # as in `Rival`
+
+    @classmethod
+    def identity_and_rank(cls, r: int, operator: Any, n: int, equal: str, more: str = "") -> Alternative:
+        """c·I + U diag(w) Uᵀ with r columns."""
+        floats = r * (n + 1) + 1
+        return cls(f"c·I + rank {r}{more}", operator, floats, 4 * floats, (2 * r + 1) * n, equal)
+
+    @classmethod
+    def other_form(cls, name: str, operator: Any) -> Alternative:
+        """A form that was fitted too."""
+        return cls(name, operator, count_floats(operator), count_bytes(operator), operator.multiply_adds, "")
+
+    def measured(self, angle: float, relative_error: float) -> Rival:
+        return Rival(
+            self.name, angle, relative_error, self.floats, self.bytes, self.multiply_adds, self.equal
+        )
 
 
 class LowRank:
@@ -94,19 +121,14 @@ def dense_rivals(
     dense = [name for name, r in ranks.items() if r > 0 and r >= enough[name]]
     ranks = {name: r for name, r in ranks.items() if name not in dense}
     cuts = low_rank(H, sorted(set(ranks.values())))
-    rivals = []
-    for r in sorted(set(ranks.values())):
-        equal = ", ".join(name for name, rank in ranks.items() if rank == r)
-        count = r * (n + 1) + 1
-        rivals.append(
-            _measured(f"c·I + rank {r}", H, cuts[r], seed, (count, 4 * count, (2 * r + 1) * n), equal)
-        )
-    for name, other in others.items():
-        cost = (count_floats(other), count_bytes(other), other.multiply_adds)
-        rivals.append(_measured(name, H, other, seed, cost, ""))
+    forms = [
+        Alternative.identity_and_rank(r, cuts[r], n, _shared(ranks, r)) for r in sorted(set(ranks.values()))
+    ]
+    forms += [Alternative.other_form(name, other) for name, other in others.items()]
+    rivals = [_measured_on_entries(H, form, seed) for form in forms]
     if sparse is not None:
-        cost = (sparse.nnz, 8 * sparse.nnz + 4 * (n + 1), sparse.nnz)
-        rivals.append(Rival("the sparse matrix itself (CSR)", 0.0, 0.0, *cost, ""))
+        stored = 8 * sparse.nnz + 4 * (n + 1)  # bytes: values and columns, and where rows begin
+        rivals.append(Rival("the sparse matrix itself (CSR)", 0.0, 0.0, sparse.nnz, stored, sparse.nnz, ""))
     rivals.append(Rival("dense", 0.0, 0.0, n * n, 4 * n * n, n * n, ", ".join(dense)))
     return rivals
 
@@ -143,22 +165,17 @@ def rotation_rivals(R: np.ndarray, operator: Any, seed: int, others: dict[str, A
         "multiply-adds": (operator.multiply_adds - n) // (2 * n),
     }
     ranks = {name: int(np.clip(r, 0, n)) for name, r in ranks.items()}
-    forms: list[tuple[str, Any, tuple[int, int, int], str]] = []
+    forms = []
     for r, form in low_rank_rotation(R, sorted(set(ranks.values()))).items():
-        equal = ", ".join(name for name, rank in ranks.items() if rank == r)
         floats = 2 * r * n + 1
-        forms.append((f"c·I + rank {r}", form, (floats, 4 * floats, (2 * r + 1) * n), equal))
-    for name, other in others.items():
-        forms.append((name, other, (count_floats(other), count_bytes(other), other.multiply_adds), ""))
+        name = f"c·I + rank {r}"
+        forms.append(Alternative(name, form, floats, 4 * floats, (2 * r + 1) * n, _shared(ranks, r)))
+    forms += [Alternative.other_form(name, other) for name, other in others.items()]
     found = [
-        Rival(
-            name,
-            error_angle(R, form, PROBES, seed),
-            relative_error(R, form @ np.eye(n)).value,
-            *cost,
-            equal,
+        form.measured(
+            error_angle(R, form.operator, PROBES, seed), relative_error(R, form.operator @ np.eye(n)).value
         )
-        for name, form, cost, equal in forms
+        for form in forms
     ]
     return [*found, Rival("dense", 0.0, 0.0, n * n, 4 * n * n, n * n, "")]
 
@@ -174,17 +191,18 @@ def equal_ranks(operator: Any) -> dict[str, int]:
     return {name: min(n, max(0, round(r))) for name, r in ranks.items()}
 
 
-def factor_rivals(completion: Any, operator: Any) -> list[tuple[str, Any, int, str]]:
-    """The completion of the same products, cut to the ranks of equal floats, bytes and multiply-adds.
-
-    Each with its name, its rank and what it has in common with the operator.
-    """
-    ranks = equal_ranks(operator)
-    factor = completion.factor
+def factor_rivals(completion: Any, operator: Any) -> list[Alternative]:
+    """The completion of the same products, cut to the ranks of equal floats, bytes and multiply-adds."""
+    ranks, factor = equal_ranks(operator), completion.factor
     return [
-        (f"c·I + rank {r}, same products", factor.cut(r), r, ", ".join(k for k in ranks if ranks[k] == r))
+        Alternative.identity_and_rank(r, factor.cut(r), operator.n, _shared(ranks, r), ", same products")
         for r in sorted(set(ranks.values()))
     ]
+
+
+def _shared(ranks: dict[str, int], r: int) -> str:
+    """The budgets at which r is the rank of equal cost."""
+    return ", ".join(name for name, rank in ranks.items() if rank == r)
 
 
 def verdict(angle: float, rivals: list[Rival]) -> str:
@@ -208,9 +226,10 @@ def verdict(angle: float, rivals: list[Rival]) -> str:
     return text
 
 
-def _measured(name: str, H: Any, B: Any, seed: int, cost: tuple[int, int, int], equal: str) -> Rival:
-    error = relative_error(H, B @ np.eye(len(H)) if len(H) <= FULL_EIGH else B, n_probes=100, seed=seed).value
-    return Rival(name, error_angle(H, B, n_probes(len(H)), seed), error, *cost, equal)
+def _measured_on_entries(H: np.ndarray, form: Alternative, seed: int) -> Rival:
+    n, B = len(H), form.operator
+    error = relative_error(H, B @ np.eye(n) if n <= FULL_EIGH else B, n_probes=100, seed=seed).value
+    return form.measured(error_angle(H, B, n_probes(n), seed), error)
 
 
 def n_probes(n: int) -> int:

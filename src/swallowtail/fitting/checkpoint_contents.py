@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from swallowtail import io
+from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.search import STAGES
 from swallowtail.fitting.result import Candidate
 
@@ -33,7 +34,8 @@ def check_form(form: Form, n: int, budget: int) -> Candidate | None:
     """Check a form read from disk, on n coordinates; return it if it is finished.
 
     Raises:
-        ValueError, TypeError, OverflowError: something is wrong.
+        ArgumentError: something is wrong.
+        ValueError, TypeError, OverflowError: NumPy or the operator's constructor refuses it.
         KeyError: something is missing.
     """
     form["history"] = _history(form["history"])
@@ -41,7 +43,7 @@ def check_form(form: Form, n: int, budget: int) -> Candidate | None:
         _check_state(form, n, budget)
         return None
     if not isinstance(form["method"], str):
-        raise ValueError(f"method: expected a name, got {form['method']!r}")
+        raise ArgumentError("method", "a name", repr(form["method"]))
     operator = _operator(form, n)
     return Candidate(form["method"], operator, form["history"], _number("objective", form["objective"]))
 
@@ -55,14 +57,15 @@ def _operator(form: Form, n: int) -> Any:
             tensors[key] = torch.from_numpy(value)
     wiring = header["wiring"]
     if _integer("n", wiring["n"], 1, n) != n:
-        raise ValueError(f"n: expected {n}, got {wiring['n']!r}")
+        raise ArgumentError("n", str(n), repr(wiring["n"]))
     if "pairs" in tensors:
         if tensors["pairs"].ndim != 2 or tensors["offsets"].ndim != 1 or not len(tensors["offsets"]):
-            raise ValueError("pairs, offsets: expected (K, 2) and (layers + 1,)")
+            got = f"{tuple(tensors['pairs'].shape)} and {tuple(tensors['offsets'].shape)}"
+            raise ArgumentError("pairs, offsets", "shapes (K, 2) and (layers + 1,)", got)
     else:
         _integer("depth", wiring["depth"], 1, max(64, len(tensors["angles"])))
         if not isinstance(wiring["reverse"], bool):
-            raise ValueError(f"reverse: expected true or false, got {wiring['reverse']!r}")
+            raise ArgumentError("reverse", "true or false", repr(wiring["reverse"]))
     return io.unpack(header, tensors)
 
 
@@ -70,7 +73,7 @@ def _check_state(state: Form, n: int, budget: int) -> None:
     """Check a state of `core.search`."""
     stage = state["stage"]
     if stage not in STAGES:
-        raise ValueError(f"stage: expected one of {', '.join(STAGES)}, got {stage!r}")
+        raise ArgumentError("stage", f"one of {', '.join(STAGES)}", repr(stage))
     _check_product(state["pairs"], state["angles"], n, budget)
     _number("value", state["value"])
     if stage == "grow":
@@ -88,19 +91,19 @@ def _check_product(pairs: Any, angles: Any, n: int, budget: int) -> None:
     _check_array("angles", angles, (count,), np.float64)
     _check_array("pairs", pairs, (count, 2), np.int64)
     if count > budget:
-        raise ValueError(f"angles: expected at most {budget}, got {count}")
+        raise ArgumentError("angles", f"at most {budget}", count)
     if count and not (pairs.min() >= 0 and pairs.max() < n):
-        raise ValueError(f"pairs: expected indices from 0 to {n - 1}, got {pairs.min()} to {pairs.max()}")
+        raise ArgumentError("pairs", f"indices from 0 to {n - 1}", f"{pairs.min()} to {pairs.max()}")
     if (pairs[:, 0] == pairs[:, 1]).any():
-        raise ValueError("pairs: expected two different coordinates each, got one paired with itself")
+        raise ArgumentError("pairs", "two different coordinates each", "one paired with itself")
 
 
 def _check_array(name: str, value: Any, shape: tuple[int, ...] | None, dtype: Any) -> None:
     if not isinstance(value, np.ndarray) or value.dtype != dtype or shape not in (None, value.shape):
         got = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
-        raise ValueError(f"{name}: expected {np.dtype(dtype)} of shape {shape or 'any'}, got {got}")
+        raise ArgumentError(name, f"{np.dtype(dtype)} of shape {shape or 'any'}", got)
     if not np.isfinite(value).all():
-        raise ValueError(f"{name}: expected finite numbers, got NaN or infinity")
+        raise ArgumentError(name, "finite numbers", "NaN or infinity")
 
 
 def _history(value: Any) -> list[tuple[str, int, float]]:
@@ -109,11 +112,11 @@ def _history(value: Any) -> list[tuple[str, int, float]]:
 
 def _number(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not np.isfinite(value):
-        raise ValueError(f"{name}: expected a finite number, got {value!r}")
+        raise ArgumentError(name, "a finite number", repr(value))
     return float(value)
 
 
 def _integer(name: str, value: Any, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ValueError(f"{name}: expected an integer from {least} to {most}, got {value!r}")
+        raise ArgumentError(name, f"an integer from {least} to {most}", repr(value))
     return value

@@ -9,7 +9,7 @@ import torch
 from swallowtail import Pairs, Rotation, SymmetricOperator, random_symmetric
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.checkpoint import Checkpoint
-from swallowtail.fitting.contents import check_form, finished_form
+from swallowtail.fitting.checkpoint_contents import check_form, finished_form
 from swallowtail.fitting.inputs import Problem
 from swallowtail.fitting.methods.pairs import fit_pairs
 from swallowtail.fitting.result import Candidate
