@@ -16,13 +16,13 @@ import swallowtail
 from swallowtail.kernels.cpu import jit
 from swallowtail.kernels.cpu import pairs as cpu_pairs
 
-# Multiplies three of four ones by two. `multiply` is in butterfly.py, `as_row`, which it inlines, in codegen/shapes.py.
+# Multiplies three of four ones by two. `multiply` is in elementwise.py, `as_row`, which it inlines, in codegen/shapes.py.
 PROGRAM = """
 import numpy as np
-from swallowtail.kernels.cpu import butterfly
+from swallowtail.kernels.cpu import elementwise
 x = np.ones(4, np.float32)
-butterfly.multiply(x.ctypes.data, 3, 2.0, x)
-stats = butterfly.multiply.stats
+elementwise.multiply(x.ctypes.data, 3, 2.0, x)
+stats = elementwise.multiply.stats
 print(x.astype(int).tolist(), sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))
 """
 MULTIPLIED, COMPILED, FOUND = "[2, 2, 2, 1]", "0 1", "1 0"  # what it prints, the cache's hits and misses
