@@ -26,7 +26,6 @@ CROSSING = {
     "experiments/test_committed.py",
     "kernels/test_range.py",
     "operators/test_contract.py",
-    "operators/test_linear_operator.py",
     "ops/test_range.py",
     "ops/test_transforms.py",
     "optim/test_distributed.py",

@@ -12,7 +12,8 @@ import torch
 
 from swallowtail.errors import ArgumentError
 
-REAL = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+HALF = (torch.bfloat16, torch.float16)  # for storage only: arithmetic is float32
+REAL = (torch.float64, torch.float32, *HALF)
 _REAL_NAMES = "float64, float32, bfloat16 or float16"
 
 
@@ -114,13 +115,13 @@ def finite(name: str, tensor: torch.Tensor) -> None:
 def fits_in_memory(what: str, n_bytes: int) -> None:
     """Fail before allocating what this machine cannot hold."""
     try:
-        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not a POSIX system: let the allocation decide
         return
-    if n_bytes > available:
+    if n_bytes > installed:
         raise ArgumentError(
             what,
-            f"at most the {available / 2**30:.1f} GiB this machine has",
+            f"at most the {installed / 2**30:.1f} GiB this machine has",
             f"{n_bytes / 2**30:.1f} GiB" if n_bytes < 2**70 else f"{short(n_bytes >> 30)} GiB",
             "try a smaller n, a narrower dtype, or products with the operator itself",
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 
+from swallowtail import checks
 from swallowtail.kernels import scaled
 from swallowtail.wiring import Wiring
 
@@ -211,7 +212,7 @@ def _wedge(y: torch.Tensor, g: torch.Tensor, i: torch.Tensor, j: torch.Tensor) -
 
 def _arithmetic(x: torch.Tensor) -> torch.Tensor:
     """Half precision is for storage: arithmetic is float32, between layers too."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    return x.float() if x.dtype in checks.HALF else x
 
 
 def _indices(wiring: Wiring, index: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

@@ -17,11 +17,11 @@ Run = Callable[[torch.Tensor, bool], torch.Tensor]
 # Numbers between 2^-MODERATE and 2^MODERATE need no scaling: their squares times n and over eps are in range.
 MODERATE = {torch.float32: 40, torch.float64: 400}
 _STEP = {torch.float32: 126, torch.float64: 1022}  # 2^±_STEP are normal numbers
-_NOTHING = -10000  # the exponent of zero
+_NOTHING = -10000  # stands for the exponent of zero: below any sum of exponents of other numbers
 
 
 def shift(x: torch.Tensor, exponent: torch.Tensor) -> torch.Tensor:
-    """x·2^exponent, rounded where the result is subnormal; any exponent between sums of three of the dtype's own."""
+    """x·2^exponent, rounded where the result is subnormal. Exponents may be sums of three of the dtype's own."""
     step = _STEP[x.dtype]
     for _ in range(4):
         part = exponent.clamp(-step, step)
@@ -83,5 +83,5 @@ def _times(d: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
 
 
 def _unless_moderate(exponent: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    few = (exponent.abs() <= MODERATE[dtype]) | (exponent <= _NOTHING // 2)
-    return torch.where(few, 0, exponent)
+    moderate = (exponent.abs() <= MODERATE[dtype]) | (exponent <= _NOTHING // 2)  # the latter: of zero
+    return torch.where(moderate, 0, exponent)

@@ -15,7 +15,8 @@ class Operator:
     """A square operator given by what it does to rows. Abstract; its subclasses are final.
 
     A subclass gives ``n``, ``batch_shape``, ``dtype``, ``device`` and two hooks that act on the last axis,
-    ``_rows(x)`` and ``_transposed_rows(x)``. A NumPy array gives a NumPy array, a tensor a tensor on the same device.
+    ``_rows(x)`` and ``_transposed_rows(x)``. One that may be a batch also overrides ``_on_columns``, where the axes of
+    the batch come before the columns'. A NumPy array gives a NumPy array, a tensor a tensor on the same device.
     """
 
     __array_ufunc__ = None  # lets `array @ operator` come here instead of being tried element by element
@@ -102,7 +103,7 @@ class Operator:
         return act(X.mT).mT
 
 
-def place(device: Any, dtype: torch.dtype | None) -> tuple[Any, torch.dtype | None]:
+def device_and_dtype(device: Any, dtype: torch.dtype | None) -> tuple[Any, torch.dtype | None]:
     """The arguments of ``to``; a dtype may come first, as with tensors."""
     return (None, device) if isinstance(device, torch.dtype) else (device, dtype)
 

@@ -8,7 +8,7 @@ import torch
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
-from swallowtail.operators.base import Operator, place
+from swallowtail.operators.base import Operator, device_and_dtype
 from swallowtail.operators.rotation import Rotation
 from swallowtail.operators.symmetric import SymmetricOperator
 
@@ -76,7 +76,7 @@ class HybridOperator(Operator):
 
     def to(self, device: Any = None, dtype: torch.dtype | None = None) -> HybridOperator:
         """The same operator on another device or in another dtype."""
-        device, dtype = place(device, dtype)
+        device, dtype = device_and_dtype(device, dtype)
         basis, weights = (t.to(device=device, dtype=dtype) for t in (self.basis, self.weights))
         return HybridOperator(self.symmetric.to(device, dtype), basis, weights)
 
@@ -109,9 +109,9 @@ class HybridOperator(Operator):
         inverse = self.symmetric.inverse(epsilon)
         first = inverse @ B
         U, w = self._terms(first.dtype)
-        SU, columns = inverse @ U, first.to(U.dtype).reshape(self.n, -1)
-        inner = torch.linalg.solve(self._capacitance(U, SU, w), w[:, None] * (U.T @ columns))
-        return (columns - SU @ inner).reshape(first.shape).to(first.dtype)
+        solved_U, columns = inverse @ U, first.to(U.dtype).reshape(self.n, -1)
+        inner = torch.linalg.solve(self._capacitance(U, solved_U, w), w[:, None] * (U.T @ columns))
+        return (columns - solved_U @ inner).reshape(first.shape).to(first.dtype)
 
     def logdet(self, epsilon: float | None = None) -> torch.Tensor:
         """log det H = log det S + log det(1 + W UᵀS⁻¹U); NaN if det H < 0, an error if S is singular."""
@@ -122,13 +122,13 @@ class HybridOperator(Operator):
         size, sign = size - d.abs().log().sum(), sign * d.sign().prod()
         return torch.where(sign < 0, torch.full_like(size, torch.nan), size).to(self.dtype)
 
-    def _capacitance(self, U: torch.Tensor, SU: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        """1 + W UᵀS⁻¹U, shape (r, r)."""
-        return torch.eye(self.rank, dtype=U.dtype, device=U.device) + w[:, None] * (U.T @ SU)
+    def _capacitance(self, U: torch.Tensor, solved_U: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        """1 + W UᵀS⁻¹U, shape (r, r), from U, S⁻¹U and w."""
+        return torch.eye(self.rank, dtype=U.dtype, device=U.device) + w[:, None] * (U.T @ solved_U)
 
     def _terms(self, like: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
         """U and w in the dtype to compute in: half precision is storage only."""
-        half = like in (torch.float16, torch.bfloat16)
+        half = like in checks.HALF
         dtype = torch.promote_types(torch.float32 if half else like, self.dtype)
         return self.basis.to(dtype), self.weights.to(dtype)
 
@@ -136,7 +136,7 @@ class HybridOperator(Operator):
         own = self.symmetric._rows(x)
         U, w = self._terms(own.dtype)
         # Half-precision x keeps its dtype, as everywhere; otherwise all parts promote.
-        dtype = own.dtype if x.dtype in (torch.float16, torch.bfloat16) else U.dtype
+        dtype = own.dtype if x.dtype in checks.HALF else U.dtype
         return (own.to(U.dtype) + ((x.to(U.dtype) @ U) * w) @ U.T).to(dtype)
 
     _transposed_rows = _rows

@@ -10,8 +10,8 @@ import torch
 
 from swallowtail import checks, kernels, ops
 from swallowtail.errors import ArgumentError
-from swallowtail.operators.base import Operator, place
-from swallowtail.ops.cache import Seen
+from swallowtail.operators.base import Operator, device_and_dtype
+from swallowtail.ops.cache import Snapshot
 from swallowtail.wiring import Butterfly, Wiring
 
 
@@ -96,15 +96,15 @@ class Rotation(Operator):
     def T(self) -> Rotation:
         """Qᵀ, which is Q⁻¹."""
         kept = self._transposed
-        if kept is not None and kept[0].still((self.angles, kept[1].angles)):
+        if kept is not None and kept[0].is_current((self.angles, kept[1].angles)):
             return kept[1]
         order = torch.from_numpy(self.wiring.transpose_order).to(self.device)
         result = Rotation.__new__(Rotation)
         result.wiring, result.angles, result.n = self.wiring.T, -self.angles[..., order], self.n
         result._cache, result._transposed = ops.PreparedCache(), None
         if not self.angles.requires_grad:  # a graph is good for one backward pass only
-            self._transposed = Seen((self.angles, result.angles)), result
-            result._transposed = Seen((result.angles, self.angles)), self
+            self._transposed = Snapshot((self.angles, result.angles)), result
+            result._transposed = Snapshot((result.angles, self.angles)), self
         return result
 
     @property
@@ -114,7 +114,7 @@ class Rotation(Operator):
 
     def to(self, device: Any = None, dtype: torch.dtype | None = None) -> Rotation:
         """The same rotation on another device or in another dtype."""
-        device, dtype = place(device, dtype)
+        device, dtype = device_and_dtype(device, dtype)
         return Rotation(self.wiring, self.angles.to(device=device, dtype=dtype))
 
     def to_sparse_factors(self) -> list[Any]:

@@ -8,7 +8,7 @@ import torch
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
-from swallowtail.operators.base import Operator, place
+from swallowtail.operators.base import Operator, device_and_dtype
 from swallowtail.operators.rotation import Rotation
 
 
@@ -68,7 +68,7 @@ class SignedRotation(Operator):
 
     def to(self, device: Any = None, dtype: torch.dtype | None = None) -> SignedRotation:
         """The same operator on another device or in another dtype."""
-        device, dtype = place(device, dtype)
+        device, dtype = device_and_dtype(device, dtype)
         return SignedRotation(self.rotation.to(device, dtype), self.signs.to(device=device, dtype=dtype))
 
     def to_sparse_factors(self) -> list[Any]:

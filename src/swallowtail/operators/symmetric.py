@@ -9,9 +9,11 @@ import torch
 
 from swallowtail import checks, ops
 from swallowtail.errors import ArgumentError
-from swallowtail.operators.base import Operator, place
+from swallowtail.operators.base import Operator, device_and_dtype
 from swallowtail.operators.rotation import Rotation, count_multiply_adds
 from swallowtail.wiring import Butterfly
+
+BLOCK_NUMBERS = 2**22  # of the identity that `diagonal` holds at a time: 16 MiB in float32
 
 
 class SymmetricOperator(Operator):
@@ -67,7 +69,7 @@ class SymmetricOperator(Operator):
 
     def to(self, device: Any = None, dtype: torch.dtype | None = None) -> SymmetricOperator:
         """The same operator on another device or in another dtype."""
-        device, dtype = place(device, dtype)
+        device, dtype = device_and_dtype(device, dtype)
         return SymmetricOperator(
             self.rotation.to(device, dtype), self.eigenvalues.to(device=device, dtype=dtype)
         )
@@ -147,15 +149,18 @@ class SymmetricOperator(Operator):
             raise ArgumentError("sample", "eigenvalues ≥ 0", got, "try `epsilon=0`")
         if generator is None:
             generator = torch.Generator(self.device)
-            _ = generator.seed() if seed is None else generator.manual_seed(seed)
+            if seed is None:
+                generator.seed()
+            else:
+                generator.manual_seed(seed)
         shape = (checks.integer("n_samples", n_samples, at_least=0), *self.batch_shape, self.n)
-        arithmetic = torch.float32 if self.dtype in (torch.float16, torch.bfloat16) else self.dtype
+        arithmetic = torch.float32 if self.dtype in checks.HALF else self.dtype
         z = torch.randn(shape, generator=generator, dtype=arithmetic, device=self.device)
         return self.rotation((z * d.sqrt()).to(self.dtype))
 
     def to_linear_operator(self) -> Any:
         """As an operator of the ``linear_operator`` package (GPyTorch's)."""
-        from swallowtail.operators.interop import as_linear_operator
+        from swallowtail.operators.linear_operator import as_linear_operator
 
         return as_linear_operator(self)
 
@@ -191,7 +196,7 @@ class SymmetricOperator(Operator):
         return d.to(self.dtype)
 
     def _diagonal_by_blocks(self) -> torch.Tensor:
-        block = max(1, 2**22 // self.n)  # rows of the identity at a time
+        block = max(1, BLOCK_NUMBERS // self.n)  # rows of the identity at a time
         parts = []
         axes = (slice(None),) + (None,) * len(self.batch_shape)
         for start in range(0, self.n, block):

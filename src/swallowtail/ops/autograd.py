@@ -7,6 +7,8 @@ tensors first, then the wiring, then flags:
     rotate_backward(y, grad, angles, wiring, transpose)    the gradients of ⟨grad, Q x⟩ for x and the angles
     symmetric(x, angles, eigenvalues, wiring)              Q D Qᵀ x
     quadratic(x, angles, eigenvalues, wiring)              xᵀ Q D Qᵀ x
+
+A name that ends in ``_t`` is a tangent: x_t is that of x. None stands for a tangent that is zero.
 """
 
 from __future__ import annotations
@@ -32,8 +34,10 @@ class Rules(NamedTuple):
     run: Callable[..., Any]  # the numbers, by the kernel of the back end in charge
     plain: Callable[..., Any]  # the same by plain PyTorch operations, which anything can differentiate
     keep: Callable[..., tuple[Tensor, ...]]  # (arguments, output) ↦ the tensors that ``vjp`` wants
-    vjp: Callable[..., tuple[Tensor, ...]]  # (kept, wiring, flags, gradients of the outputs) ↦ of the tensors
-    jvp: Callable[..., Any]  # (arguments, tangents of the tensors or None) ↦ tangents of the outputs
+    vjp: Callable[
+        ..., tuple[Tensor, ...]
+    ]  # (kept, wiring, flags, outputs' gradients) ↦ the tensors' gradients
+    jvp: Callable[..., Any]  # (arguments, the tensors' tangents) ↦ the outputs' tangents
 
 
 def apply(how: Route, name: str, *arguments: Any) -> Any:
@@ -173,15 +177,37 @@ def _quadratic_jvp(arguments: Any, tangents: Any) -> Tensor:
 
 
 RULES = {
-    "rotate": Rules(2, _run_rotate, _plain_rotate, lambda a, y: (y, a[1]), _rotate_vjp, _rotate_jvp),
+    "rotate": Rules(
+        n_tensors=2,
+        run=_run_rotate,
+        plain=_plain_rotate,
+        keep=lambda arguments, y: (y, arguments[1]),
+        vjp=_rotate_vjp,
+        jvp=_rotate_jvp,
+    ),
     "rotate_backward": Rules(
-        3, _run_backward, _plain_backward, lambda a, y: a[:3], _backward_vjp, _backward_jvp
+        n_tensors=3,
+        run=_run_backward,
+        plain=_plain_backward,
+        keep=lambda arguments, _: arguments[:3],
+        vjp=_backward_vjp,
+        jvp=_backward_jvp,
     ),
     "symmetric": Rules(
-        3, _run_symmetric, _plain_symmetric, lambda a, y: a[:3], _symmetric_vjp, _symmetric_jvp
+        n_tensors=3,
+        run=_run_symmetric,
+        plain=_plain_symmetric,
+        keep=lambda arguments, _: arguments[:3],
+        vjp=_symmetric_vjp,
+        jvp=_symmetric_jvp,
     ),
     "quadratic": Rules(
-        3, _run_quadratic, _plain_quadratic, lambda a, y: a[:3], _quadratic_vjp, _quadratic_jvp
+        n_tensors=3,
+        run=_run_quadratic,
+        plain=_plain_quadratic,
+        keep=lambda arguments, _: arguments[:3],
+        vjp=_quadratic_vjp,
+        jvp=_quadratic_jvp,
     ),
 }
 
@@ -227,7 +253,7 @@ def _fold(size: int, tensor: Tensor, dim: int | None) -> Tensor:
 
 
 def _transformed(name: str) -> Any:
-    """The kind of autograd.Function that torch.func and forward mode take."""
+    """The kind of autograd.Function that torch.func and forward mode take: with a ``setup_context``."""
     members = {
         "forward": partial(_call, name),
         "setup_context": partial(_setup_transformed, name),
@@ -239,7 +265,7 @@ def _transformed(name: str) -> Any:
 
 
 def _eager(name: str) -> Any:
-    """The older kind, a third of the overhead."""
+    """The older kind of autograd.Function, without a ``setup_context``: it has a third of the overhead."""
 
     def forward(ctx: Any, *arguments: Any) -> Any:
         output = RULES[name].run(*arguments)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,8 +18,8 @@ class PreparedCache:
     """What back ends computed from angles and eigenvalues. An operator or layer has one."""
 
     def __init__(self) -> None:
-        self._prepared: dict[Any, tuple[Seen, Any]] = {}
-        self._bound: dict[str, tuple[Seen, Any]] = {}
+        self._prepared: dict[Any, tuple[Snapshot, Any]] = {}
+        self._bound: dict[str, tuple[Snapshot, Any]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What is kept holds addresses and compiled closures: a copy starts empty.
@@ -41,9 +41,9 @@ class PreparedCache:
             sources = (angles,) if eigenvalues is None else (angles, eigenvalues)
         key = (backend, angles.dtype, angles.device, angles.shape, eigenvalues is not None)
         kept = self._prepared.get(key)
-        if kept is None or not kept[0].still(sources):
+        if kept is None or not kept[0].is_current(sources):
             checks.finite("angles", angles)
-            kept = (Seen(sources), kernels.load(backend).prepare(wiring, angles, eigenvalues))
+            kept = (Snapshot(sources), kernels.load(backend).prepare(wiring, angles, eigenvalues))
             self._prepared[key] = kept
         return kept[1]
 
@@ -52,8 +52,8 @@ class PreparedCache:
         forward pass uses them several times.
         """
         kept = self._prepared.get((backend, "training"))
-        if kept is None or not kept[0].still((angles,)):
-            kept = (Seen((angles,)), kernels.load(backend).prepare_training(wiring, angles[None], x))
+        if kept is None or not kept[0].is_current((angles,)):
+            kept = (Snapshot((angles,)), kernels.load(backend).prepare_training(wiring, angles[None], x))
             self._prepared[backend, "training"] = kept
         return kept[1]
 
@@ -76,7 +76,7 @@ class PreparedCache:
             return None
         sources = (angles,) if eigenvalues is None else (angles, eigenvalues)
         kept = self._bound.get(form)
-        if kept is None or not kept[0].still(sources):
+        if kept is None or not kept[0].is_current(sources):
             if (
                 angles.shape != (wiring.n_rotations,)
                 or angles.dtype not in (torch.float32, torch.float64)
@@ -88,12 +88,12 @@ class PreparedCache:
             rows = None if eigenvalues is None else eigenvalues[None]
             name = kernels.select_backend(x)
             prepared = self.get(name, wiring, angles[None], rows, sources)
-            kept = (Seen(sources), kernels.load(name).bind(wiring, form, prepared))
+            kept = (Snapshot(sources), kernels.load(name).bind(wiring, form, prepared))
             self._bound[form] = kept
         return kept[1]
 
 
-class Seen:
+class Snapshot:
     """Tensors as they were when something was computed from them.
 
     Tensors count their changes in place (`_version`). Trainable ones are compared number by number as well, because
@@ -103,22 +103,22 @@ class Seen:
     def __init__(self, tensors: tuple[Tensor, ...]) -> None:
         # Tensors with a version counter: keep the tensor and an alias, so that its memory is not reused.
         # Others: keep a copy and compare. Their graph must not be kept alive.
-        self._seen = [
+        self._taken = [
             (None, t.detach().clone(), _state(t)) if _uncounted(t) else (t, t.detach(), _state(t))
             for t in tensors
         ]
 
-    def still(self, tensors: tuple[Tensor, ...]) -> bool:
-        """Whether they are the same tensors with the same numbers."""
-        if len(tensors) != len(self._seen):
+    def is_current(self, tensors: tuple[Tensor, ...]) -> bool:
+        """Whether these are the same tensors with the same numbers."""
+        if len(tensors) != len(self._taken):
             return False
-        for t, (seen, kept, state) in zip(tensors, self._seen):  # noqa: B905 (strict=True takes a tenth of the call)
-            if t is seen and not t.requires_grad:  # the quick test first
-                if t.data_ptr() != state[0] or t._version != state[1] or t.shape != state[3]:
+        for t, (taken, kept, state) in zip(tensors, self._taken):  # noqa: B905 (strict=True takes a tenth of the call)
+            if t is taken and not t.requires_grad:  # the quick test first
+                if t.data_ptr() != state.address or t._version != state.version or t.shape != state.shape:
                     return False
             elif _state(t) != state:
                 return False
-            elif seen is None:
+            elif taken is None:
                 if not _equal(kept, t.detach()):
                     return False
             elif _uncounted(t):  # it became trainable since: an alias shows no change
@@ -126,8 +126,17 @@ class Seen:
         return True
 
 
-def _state(t: Tensor) -> tuple[Any, ...]:
-    return t.data_ptr(), 0 if t.is_inference() else t._version, t.dtype, t.shape
+class _State(NamedTuple):
+    """What a tensor shows of itself without a look at its numbers."""
+
+    address: int
+    version: int
+    dtype: torch.dtype
+    shape: torch.Size
+
+
+def _state(t: Tensor) -> _State:
+    return _State(t.data_ptr(), 0 if t.is_inference() else t._version, t.dtype, t.shape)
 
 
 def _uncounted(t: Tensor) -> bool:

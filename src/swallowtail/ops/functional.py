@@ -3,6 +3,8 @@
 Vectors lie on the last axis. `route` decides once per call how to go on. Calls that need no gradient go straight to a
 kernel; the others go through `autograd`. Backward passes rebuild activations by running the rotation the other way:
 they store none.
+
+x3, angles2 and d2 are x, angles and eigenvalues in the kernels' shapes, of three and two axes (`shapes.canonical`).
 """
 
 from __future__ import annotations

@@ -11,8 +11,6 @@ from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.wiring import Wiring
 
-HALF = (torch.float16, torch.bfloat16)
-
 
 def canonical(
     x: Tensor, wiring: Wiring, angles: Tensor, *diagonals: Tensor
@@ -26,12 +24,12 @@ def canonical(
         checks.last_axis(name, tensor, size, what)
         if tensor.device != x.device:
             checks.same_device(x=x, **{name: tensor})
-    dtype = torch.float32 if x.dtype in HALF else x.dtype
+    dtype = torch.float32 if x.dtype in checks.HALF else x.dtype
     for tensor in (angles, *diagonals):
-        if x.dtype not in HALF:
+        if x.dtype not in checks.HALF:
             dtype = torch.promote_types(dtype, tensor.dtype)
     parameters = [t.to(dtype) for t in (angles, *diagonals)]
-    x = x if x.dtype in HALF else x.to(dtype)
+    x = x if x.dtype in checks.HALF else x.to(dtype)
 
     single = all(t.ndim == 1 for t in parameters)  # the usual case, and broadcast_shapes is slow
     batch = torch.Size() if single else torch.broadcast_shapes(*(t.shape[:-1] for t in parameters))

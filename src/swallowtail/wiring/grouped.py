@@ -27,7 +27,7 @@ class Grouped(Pairs):
     """Pairs in rounds: in a round the coordinates form disjoint groups, and rotations stay inside their group.
 
     A kernel loads the coordinates of a group once per round, however many rotations the group holds. Free pairs,
-    the stages of a butterfly (`from_wiring`) and fixed blocks of coordinates are special cases.
+    the layers of a butterfly (`from_wiring`) and fixed blocks of coordinates are special cases.
 
     The layers of a round follow each other, each rotation in the earliest one its order allows. Angles are numbered
     layer by layer, as in every wiring; `from_listing` returns the order for angles listed group by group.
@@ -46,9 +46,9 @@ class Grouped(Pairs):
 
     def __init__(self, n: int, rounds: Iterable[Any]) -> None:
         self.n = checks.integer("n", n, at_least=1)
-        self._levelled([_checked_round(self.n, r, groups) for r, groups in enumerate(rounds)])
+        self._pack_rounds([_checked_round(self.n, r, groups) for r, groups in enumerate(rounds)])
 
-    def _levelled(self, rounds: list[list[Group]]) -> np.ndarray:
+    def _pack_rounds(self, rounds: list[list[Group]]) -> np.ndarray:
         """Pack each round into layers; returns the order in which to take the angles of the listing."""
         pairs, sizes, orders, layers = [np.zeros((0, 2), np.int64)], list[int](), [np.arange(0)], [0]
         for groups in rounds:
@@ -72,7 +72,7 @@ class Grouped(Pairs):
         """
         wiring = Grouped.__new__(Grouped)
         wiring.n = checks.integer("n", n, at_least=1)
-        return wiring, wiring._levelled([_checked_round(n, r, groups) for r, groups in enumerate(rounds)])
+        return wiring, wiring._pack_rounds([_checked_round(n, r, groups) for r, groups in enumerate(rounds)])
 
     @staticmethod
     def from_layers(
@@ -100,10 +100,14 @@ class Grouped(Pairs):
             shells = _checked_round(pairs.n, r, [(coordinates, ()) for coordinates in groups[r]])
             _sorted_into_groups(pairs.n, r, shells, pairs.pairs[start:stop])
             rounds.append(shells)
-        return Grouped._of(pairs, tuple(tuple(g.coordinates for g in shells) for shells in rounds), starts)
+        return Grouped._from_valid(
+            pairs, tuple(tuple(g.coordinates for g in shells) for shells in rounds), starts
+        )
 
     @staticmethod
-    def _of(pairs: Pairs, groups: tuple[tuple[np.ndarray, ...], ...], round_layers: np.ndarray) -> Grouped:
+    def _from_valid(
+        pairs: Pairs, groups: tuple[tuple[np.ndarray, ...], ...], round_layers: np.ndarray
+    ) -> Grouped:
         """From parts known to be valid."""
         wiring = Grouped.__new__(Grouped)
         wiring.n, wiring.groups, wiring.round_layers = pairs.n, groups, round_layers
@@ -115,7 +119,7 @@ class Grouped(Pairs):
         """Any wiring in rounds of groups of at most ``size`` coordinates, with the same layers and angles.
 
         A round takes one layer after another for as long as the coordinates that meet in it, directly or through
-        others, are at most ``size``. Of a butterfly that makes rounds of lg ``size`` stages.
+        others, are at most ``size``. A butterfly is cut into rounds of lg ``size`` layers.
 
         >>> from swallowtail import Butterfly
         >>> Grouped.from_wiring(Butterfly(64), size=8)
@@ -136,11 +140,11 @@ class Grouped(Pairs):
             starts.append(first)
         pairs = np.concatenate([np.zeros((0, 2), np.int64), *layers])
         flat = Pairs.from_flat(wiring.n, pairs, wiring.offsets)
-        return Grouped._of(flat, tuple(groups), np.array(starts, np.int64))
+        return Grouped._from_valid(flat, tuple(groups), np.array(starts, np.int64))
 
     @property
     def n_rounds(self) -> int:
-        """R."""
+        """How many rounds there are, R."""
         return len(self.groups)
 
     @property
@@ -161,7 +165,7 @@ class Grouped(Pairs):
 
     @property
     def T(self) -> Grouped:
-        return Grouped._of(super().T, self.groups[::-1], self.n_layers - self.round_layers[::-1])
+        return Grouped._from_valid(super().T, self.groups[::-1], self.n_layers - self.round_layers[::-1])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Grouped) and self._key() == other._key()
