@@ -4,7 +4,8 @@ A back end is a module. `reference` is the specification: same formulas, same sh
 
 Shapes: x (B, m, n), angles (B, K), eigenvalues (B, n). B is the number of rotations that share a wiring, m the
 number of vectors per rotation. Results have x's dtype. Half precision is for storage: where x has it, arithmetic,
-angles and eigenvalues are float32. Otherwise all have x's dtype, float32 or float64.
+angles and eigenvalues are float32. Otherwise all have x's dtype, float32 or float64. Tensors need not be contiguous.
+A function does not change its arguments: autograd keeps some of them.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def symmetric_matvec(
 def quadratic_form(
     x: Tensor, wiring: Wiring, angles: Tensor, eigenvalues: Tensor, *, cache: PreparedCache | None = None
 ) -> Tensor:
-    """xᵀ Q D Qᵀ x, one number per vector, at about half the cost of the product. Returns shape (*batch,)."""
+    """xᵀ Q D Qᵀ x, one number per vector, with about half the multiply-adds of the product. Returns shape (*batch,)."""
     how = route(x, angles, eigenvalues)
     if how is Route.KERNEL and cache is not None:
         run = cache.bound("quadratic", x, wiring, angles, eigenvalues)

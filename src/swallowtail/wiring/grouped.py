@@ -97,11 +97,11 @@ class Grouped(Pairs):
             raise ArgumentError("round_layers", expected, starts.tolist())
         rounds = list[list[Group]]()
         for r, (start, stop) in enumerate(pairwise(pairs.offsets[starts])):
-            shells = _checked_round(pairs.n, r, [(coordinates, ()) for coordinates in groups[r]])
-            _sorted_into_groups(pairs.n, r, shells, pairs.pairs[start:stop])
-            rounds.append(shells)
+            without_pairs = _checked_round(pairs.n, r, [(coordinates, ()) for coordinates in groups[r]])
+            _sorted_into_groups(pairs.n, r, without_pairs, pairs.pairs[start:stop])  # for its check
+            rounds.append(without_pairs)
         return Grouped._from_valid(
-            pairs, tuple(tuple(g.coordinates for g in shells) for shells in rounds), starts
+            pairs, tuple(tuple(group.coordinates for group in found) for found in rounds), starts
         )
 
     @staticmethod

@@ -16,7 +16,7 @@ import swallowtail
 from swallowtail.kernels.cpu import jit
 from swallowtail.kernels.cpu import pairs as cpu_pairs
 
-# Multiplies three of four ones by two. `multiply` is in elementwise.py, `as_row`, which it inlines, in codegen/shapes.py.
+# Multiplies three of four ones by two. `multiply` is in elementwise.py; it inlines `as_row` from codegen/shapes.py.
 PROGRAM = """
 import numpy as np
 from swallowtail.kernels.cpu import elementwise
