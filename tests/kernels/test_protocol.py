@@ -5,7 +5,8 @@ import types
 
 import pytest
 import torch
-from cases import normal, random_angles
+from backend_contract import check_backend
+from cases import FEW, WIRINGS, normal, random_angles
 
 from swallowtail import Butterfly, Rotation, SymmetricOperator, kernels, nn, select_backend, use_backend
 from swallowtail.kernels import protocol, reference
@@ -62,6 +63,11 @@ def test_a_toy_back_end(toy):
     for ours, theirs in zip(*results, strict=True):
         torch.testing.assert_close(ours, theirs)
     assert set(toy.calls) == {"rotate", "symmetric", "quadratic", "rotate_backward"}
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_it_passes_the_checks_of_every_back_end(toy, name):
+    check_backend(toy, WIRINGS[name], torch.float32, B=2, m=3)
 
 
 def test_a_back_end_that_accepts_is_chosen_in_the_order_of_the_table(toy, monkeypatch):

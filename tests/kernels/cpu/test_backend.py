@@ -5,16 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
+from backend_contract import inputs
 from cases import DTYPES, HALF, WIRINGS, arithmetic, assert_close, normal, random_angles, tolerance
-from cpu_checks import (
-    EVERY,
-    IN_EVERY_DTYPE,
-    IN_WIDE_DTYPES,
-    ROWS,
-    SOME,
-    check_all,
-    inputs,
-)
+from cpu_checks import EVERY, IN_EVERY_DTYPE, IN_WIDE_DTYPES, ROWS, SOME, check_all
 from hypothesis import given, settings
 from hypothesis import strategies as some
 

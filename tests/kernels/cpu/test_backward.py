@@ -4,13 +4,9 @@ import math
 
 import pytest
 import torch
+from backend_contract import doubles
 from cases import assert_close, normal, tolerance
-from cpu_checks import (
-    EXTREME_ANGLES,
-    ON_DEEP,
-    doubles,
-    error,
-)
+from cpu_checks import EXTREME_ANGLES, ON_DEEP, error
 
 from swallowtail import Butterfly
 from swallowtail.kernels import reference

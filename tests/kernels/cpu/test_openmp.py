@@ -4,30 +4,26 @@ import concurrent.futures
 
 import pytest
 import torch
+from backend_contract import inputs
 from cases import WIRINGS, assert_close
-from cpu_checks import (
-    inputs,
-)
 
 from swallowtail import Butterfly
 from swallowtail.kernels.cpu import backend as cpu
-from swallowtail.kernels.cpu import launch
-from swallowtail.kernels.cpu import openmp as _openmp
-from swallowtail.kernels.cpu import threads as _threads
+from swallowtail.kernels.cpu import launch, openmp, threads
 
 
 @pytest.mark.parametrize("name", ["butterfly-784", "butterfly-64-deep", "pairs-100"])
 @pytest.mark.parametrize("m", [2, 3, 33, 1001])
-@pytest.mark.parametrize("openmp", [True, False])
-def test_threads_give_the_same_bits(name, m, openmp, monkeypatch):
+@pytest.mark.parametrize("with_openmp", [True, False])
+def test_threads_give_the_same_bits(name, m, with_openmp, monkeypatch):
     """On PyTorch's threads, where it has some and the wiring is a butterfly, and on Python's."""
     wiring, jobs = WIRINGS[name], []
-    if openmp and not _openmp.available():
+    if with_openmp and not openmp.available():
         pytest.skip("this PyTorch has no OpenMP")
-    start = _openmp.on_threads
-    monkeypatch.setattr(_openmp, "on_threads", lambda *job: (jobs.append(job), start(*job)))
-    if not openmp:
-        monkeypatch.setattr(_openmp, "_enter", None)
+    start = openmp.on_threads
+    monkeypatch.setattr(openmp, "on_threads", lambda *job: (jobs.append(job), start(*job)))
+    if not with_openmp:
+        monkeypatch.setattr(openmp, "_enter", None)
     angles, d, x, g = inputs(wiring, torch.float32, m=m)
     calls = [
         lambda: cpu.rotate(wiring, angles, x), lambda: cpu.rotate(wiring, angles, x, True),
@@ -36,20 +32,20 @@ def test_threads_give_the_same_bits(name, m, openmp, monkeypatch):
     ]  # fmt: skip
     expected = [call() for call in calls]
     gradient = cpu.rotate_backward(wiring, angles, x, g)[1]
-    monkeypatch.setattr(_threads, "WORTH_A_THREAD", 1)
+    monkeypatch.setattr(threads, "WORTH_A_THREAD", 1)
     monkeypatch.setattr(launch, "WORTH_A_THREAD", 1)
-    for threads in (2, 3, 8):
-        torch.set_num_threads(threads)
+    for n_threads in (2, 3, 8):
+        torch.set_num_threads(n_threads)
         for call, result in zip(calls, expected, strict=True):
             assert torch.equal(call(), result)
         # Sums over rows are taken piece by piece, so the gradient may differ by a rounding.
         assert_close(cpu.rotate_backward(wiring, angles, x, g)[1], gradient, 1e-5)
-    assert bool(jobs) == (openmp and isinstance(wiring, Butterfly) and m > 2)  # two rows stay together
+    assert bool(jobs) == (with_openmp and isinstance(wiring, Butterfly) and m > 2)  # two rows stay together
 
 
 @pytest.mark.parametrize("name", ["butterfly-784", "pairs-100"])
 def test_concurrent_calls_do_not_meet(name, monkeypatch):
-    monkeypatch.setattr(_threads, "WORTH_A_THREAD", 1000)
+    monkeypatch.setattr(threads, "WORTH_A_THREAD", 1000)
     monkeypatch.setattr(launch, "WORTH_A_THREAD", 1000)
     torch.set_num_threads(2)
     wiring = WIRINGS[name]
