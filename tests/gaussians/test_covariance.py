@@ -102,16 +102,24 @@ def test_variances_from_1e_minus_12_to_1e12(dtype):
     assert model.score_samples(Y.astype(dtype)).dtype == dtype
 
 
-@pytest.mark.parametrize("wiring", ["butterfly", Butterfly(64, depth=2)])
+@pytest.mark.parametrize("wiring", ["butterfly", Butterfly(64, depth=2), Butterfly(64, reverse=True)])
 def test_a_fixed_butterfly(digits, wiring):
     model = GivensCovariance(wiring=wiring, random_state=0).fit(digits[0])
-    assert isinstance(model.covariance_.rotation.wiring, Butterfly)
+    assert model.covariance_.rotation.wiring == (Butterfly(64) if wiring == "butterfly" else wiring)
     assert np.isfinite(model.score(digits[1]))
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"target": "x"}, {"wiring": "x"}, {"shrinkage": -1}, {"shrinkage": "x"}, {"n_rotations": -1}],
+    [
+        {"target": "x"},
+        {"wiring": "x"},
+        {"shrinkage": -1},
+        {"shrinkage": "x"},
+        {"n_rotations": -1},
+        {"wiring": Butterfly(4)},
+        {"sketch": "yes"},
+    ],
 )
 def test_arguments_are_checked_in_fit(arguments):
     with pytest.raises(ValueError, match="expected"):

@@ -1,4 +1,4 @@
-"""Fitting H ≈ Q D Qᵀ and R ≈ Q: one file an algorithm, one function for users."""
+"""Fitting H ≈ Q D Qᵀ and R ≈ Q: two functions for users, and one file per algorithm in `methods`."""
 
 from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.methods.tracker import Tracker

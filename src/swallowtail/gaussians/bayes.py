@@ -20,7 +20,7 @@ from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.symmetric import fit_symmetric
 from swallowtail.gaussians.normal import GivensNormal, same_basis
-from swallowtail.gaussians.solvers import Matvec, Solution, conjugate_gradients, log_determinant
+from swallowtail.gaussians.solvers import Matvec, conjugate_gradients, log_determinant
 from swallowtail.metrics import Estimate
 from swallowtail.operators import SymmetricOperator
 
@@ -30,11 +30,8 @@ __all__ = [
     "Conditional",
     "Product",
     "Regression",
-    "Solution",
     "conditional",
-    "conjugate_gradients",
     "linear_regression",
-    "log_determinant",
     "marginal",
     "product",
 ]

@@ -168,8 +168,10 @@ class Components:
     def precisions(self) -> list[SymmetricOperator]:
         """Σ_k⁻¹ as operators, in the data's dtype."""
         numbers = torch.from_numpy(self._weights_along)
-        pairs = zip(self.rotations, numbers, strict=True)
-        return [SymmetricOperator(r.to(dtype=numbers.dtype), w) for r, w in pairs]
+        return [
+            SymmetricOperator(rotation.to(dtype=numbers.dtype), weights)
+            for rotation, weights in zip(self.rotations, numbers, strict=True)
+        ]
 
 
 def make_plan(

@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from swallowtail import checks
+from swallowtail.errors import ArgumentError
 from swallowtail.fitting.budget import default_budget
 from swallowtail.fitting.methods.factor import fit_factor
 from swallowtail.gaussians.arguments import check_shrinkage
@@ -158,7 +159,7 @@ class GivensCovariance(BaseEstimator):
         return float(self.score_samples(X).mean(dtype=np.float64))
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Draw rows from N(location, Σ), shape (n_samples, n)."""
+        """Draw rows from N(location, Σ), shape (n_samples, n); others at each call unless ``random_state`` is given."""
         seed = check_random_state(random_state).randint(2**31 - 1)
         draws = self.covariance_.sample(checks.integer("n_samples", n_samples, at_least=1), seed=seed)
         return draws.numpy() + self.location_.astype(draws.numpy().dtype)
@@ -173,6 +174,11 @@ class GivensCovariance(BaseEstimator):
             checks.choice("wiring", self.wiring, ("pairs", "butterfly"))
         check_shrinkage(self.shrinkage)
         n = X.shape[1]
+        if isinstance(self.wiring, Butterfly) and self.wiring.n != n:
+            expected = f"a Butterfly on the {n} columns of X"
+            raise ArgumentError("wiring", expected, repr(self.wiring), f"try Butterfly({n})")
+        if self.sketch not in ("auto", True, False):
+            raise ArgumentError("sketch", '"auto", True or False', repr(self.sketch), 'try "auto"')
         if self.n_rotations is not None:
             checks.integer("n_rotations", self.n_rotations, at_least=0)
         dense = n <= LARGEST_DENSE if self.sketch == "auto" else not self.sketch

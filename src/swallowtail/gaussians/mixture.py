@@ -166,7 +166,10 @@ class GivensMixture(DensityMixin, BaseEstimator):
         return self._e_step(self._check(X))[1]
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[np.ndarray, np.ndarray]:
-        """Draw rows (n_samples, n) and the components they come from, grouped by component as GaussianMixture does."""
+        """Draw rows (n_samples, n) and the components they come from, grouped by component as GaussianMixture does.
+
+        Without ``random_state`` that of the estimator is used, as GaussianMixture does too.
+        """
         n_samples = checks.integer("n_samples", n_samples, at_least=1)
         state = check_random_state(self.random_state if random_state is None else random_state)
         counts = state.multinomial(n_samples, self.weights_)

@@ -142,8 +142,16 @@ def fit_covariance(
     if wiring == "pairs":
         pairs, angles = grow(S, plan.ridge, plan.n_rotations, target, polish)
         return rotation_of(len(S), pairs, angles), variances_along(S, pairs, angles) + plan.noise * s
-    n, depth = len(S), wiring.depth if isinstance(wiring, Butterfly) else 1
-    fit = fit_butterfly(S + plan.ridge * s * np.eye(n), depth, target=target, starts=1, kicks=0, seed=seed)
+    fixed = wiring if isinstance(wiring, Butterfly) else Butterfly(len(S))
+    fit = fit_butterfly(
+        S + plan.ridge * s * np.eye(len(S)),
+        fixed.depth,
+        reverse=fixed.reverse,
+        target=target,
+        starts=1,
+        kicks=0,
+        seed=seed,
+    )
     rotation = Rotation(fit.wiring, torch.from_numpy(fit.angles))
     d = np.maximum(fit.eigenvalues - plan.ridge * s, least_variances(np.diagonal(S)))
     return rotation, d + plan.noise * s

@@ -61,7 +61,7 @@ def test_fast_rotations_are_as_accurate_as_plain_ones(wiring, kind, dtype):
     angles = EXTREME_ANGLES[kind](wiring.n_rotations, torch.Generator().manual_seed(0))[None].to(dtype)
     x = normal(1, 20, wiring.n, dtype=dtype)
     plain = cpu.prepare(wiring, angles, fast=False)
-    # Equal angles have equal coefficients, rounded alike: errors, up to eps/4 a layer, add up in one direction.
+    # Equal angles have equal coefficients, rounded alike: errors, up to eps/4 per layer, add up in one direction.
     together = wiring.n_layers / 4 * torch.finfo(dtype).eps if len(angles.unique()) < angles.numel() else 0.0
     for transpose in (False, True):
         fast = cpu.rotate(wiring, angles, x, transpose)

@@ -195,7 +195,7 @@ def relax_and_project(
         X, Y: samples as rows, shape (m, n).
         order: which rows to take one after another; its length is ``batch_size`` times the number of steps.
         batch_size: b.
-        rates, rates_d: α for Q and for D, one number a step.
+        rates, rates_d: α for Q and for D, one number per step each.
         floor: ε, what negative elements of D become at the projection; NaN leaves them alone.
         rotation: minimise L′ instead of L.
         normalized: κ; if positive, both rates are multiplied by the number that makes the step lower the

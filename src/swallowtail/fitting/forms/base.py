@@ -50,12 +50,10 @@ class Forms:
 
     def fit(self, name: str, before: list[Candidate]) -> Candidate | None:
         """Fit one form; None if the matrix is not of it."""
-        if name == "recovery":
-            return self.recover()
-        if name == "hybrid":
-            return self.hybrid()
-        if name == "pairs":
-            return self.pairs()
+        fitters = {"recovery": self.recover, "pairs": self.pairs, "hybrid": self.hybrid}
+        if name in fitters:
+            return fitters[name]()
+        assert name == "butterfly", name
         if before and self.request.wiring == "auto":
             # One cheap start shows whether the fixed wiring can come near the chosen pairs.
             scout = self.butterfly(starts=0, kicks=0)

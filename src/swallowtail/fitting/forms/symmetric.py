@@ -41,10 +41,8 @@ class SymmetricForms(Forms):
         request, wiring = self.request, self.request.fixed_wiring(self.n)
         if not isinstance(wiring, Butterfly) or wiring.depth != 1 or self.target == "likelihood":
             return False
-        if wiring.reverse and self.n & (
-            self.n - 1
-        ):  # recovery knows reversed butterflies on powers of two only
-            return False
+        if wiring.reverse and self.n & (self.n - 1):
+            return False  # recovery knows reversed butterflies on powers of two only
         allowed = Butterfly(self.n).n_rotations <= self.job.budget
         return request.wiring != "auto" or (allowed and request.target_angle is None and self.n > 1)
 

@@ -68,9 +68,8 @@ def fit_hybrid(
     if rank is None and n > SMALL:
         ranks = [0] + [2**k for k in range(most.bit_length()) if 2**k <= most]
     largest = float(np.abs(H).max(initial=0.0))
-    scale = (
-        float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
-    )  # squares near 1e±200 leave float64
+    # Taken out, because squares of entries near 1e±200 leave float64.
+    scale = float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
     turns = _Turns(H / scale, seed, callback)
     if len(ranks) > 1:
         for r in ranks:

@@ -18,9 +18,7 @@ from swallowtail.optim.closed_form import angles_from_moments, angles_from_sampl
 from swallowtail.wiring import Butterfly
 
 WIRINGS = ("auto", "pairs", "butterfly", "random", "identity")
-PAIRS_UP_TO = (
-    128  # "auto" takes pairs up to this side; beyond, choosing them takes tens of milliseconds per fit
-)
+PAIRS_UP_TO = 128  # the longest side for which "auto" takes pairs; beyond, a fit takes tens of milliseconds
 PAIRS_DEPTH, BUTTERFLY_DEPTH = 4, 2  # by default; pairs gain more from depth than it costs on narrow sides
 THRESHOLD = 0.1  # of `parallel_jacobi`: a layer takes pairs down to this share of the largest
 LEAST_WEIGHT = 1e-30  # of Σ Aᵢᵢ²: pairs with less are the rounding errors of float64 moments, squared

@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-LEAST_GROWTH = (
-    0.01  # while φ still falls: the next trial is at least this share of the last interval further …
-)
-MOST_GROWTH = 10  # … and at most this many times as far, so that one poor cubic cannot throw the search away
+# While φ still falls, the next trial lies further by at least this share of the last interval, and at most so many
+# times as far: one poor cubic cannot throw the search away.
+LEAST_GROWTH, MOST_GROWTH = 0.01, 10
 MARGIN = 0.1  # of an interval: trials keep this distance from both ends, so that it shrinks
 NARROWEST = 1e-16  # relative width of an interval that float64 cannot divide
 
