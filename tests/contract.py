@@ -1,4 +1,4 @@
-"""What every operator must do, stated once: one function a promise, each against the dense matrix.
+"""What every operator must do, stated once: one function per promise, each against the dense matrix.
 
 A test module parametrises `promises` over its cases: ``promise(operator, dense, case)``.
 """

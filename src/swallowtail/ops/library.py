@@ -1,7 +1,7 @@
 """The four functions of `autograd` as torch.library operators: what compilers, exporters and tracers see.
 
-An operator takes tensors and integers only, so a wiring travels encoded: (None, [0, n, depth, reverse]) for a
-Butterfly, (pairs (K, 2), [1, n, *offsets]) for Pairs.
+An operator takes tensors and integers only, so a wiring travels encoded: (None, [n, depth, reverse]) for a Butterfly,
+(pairs (K, 2), [n, *offsets]) for Pairs. Grouped travels as the Pairs that it is: its products are the same.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ class TracedPairs:
     """What derivatives ask of a wiring, with a tracer's pairs: they have a shape but no values."""
 
     def __init__(self, pairs: Tensor, code: list[int]) -> None:
-        self.encoded = (pairs, code)
-        self.n, self.offsets, self.n_layers, self._pairs = code[1], code[2:], len(code) - 3, pairs
+        self.encoded, self._pairs = (pairs, code), pairs
+        self.n, *self.offsets = code
+        self.n_layers = len(self.offsets) - 1
 
     def layer(self, index: int) -> Tensor:
         return self._pairs[self.offsets[index] : self.offsets[index + 1]]
@@ -47,8 +48,9 @@ def _for_derivatives(pairs: Tensor | None, code: list[int]) -> Any:
 def decode(pairs: Tensor | None, code: list[int]) -> Wiring:
     """The wiring that was encoded."""
     if pairs is None:
-        return _butterfly(*code[1:])
-    return Pairs.from_flat(code[1], pairs.cpu().numpy(), np.array(code[2:]))
+        return _butterfly(*code)
+    n, *offsets = code
+    return Pairs.from_flat(n, pairs.cpu().numpy(), np.array(offsets))
 
 
 @lru_cache(maxsize=256)

@@ -20,7 +20,7 @@ class Wiring:
     n: int  # dimension of the space
     n_layers: int  # L
     n_rotations: int  # K, the number of pairs in all layers together
-    # The wiring as arguments of a torch operator (see `ops`): integers, and the pairs if they are data.
+    # The wiring as arguments of a torch operator (see `ops.library`): integers, and the pairs if they are data.
     code: list[int]
     pairs_tensor: torch.Tensor | None = None
 

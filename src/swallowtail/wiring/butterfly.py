@@ -39,7 +39,7 @@ class Butterfly(Wiring):
         self.strides: tuple[int, ...] = tuple(reversed(once) if self.reverse else once)
         self.n_layers = len(self.strides)
         self.n_rotations = int(self.offsets[-1])
-        self.code = [0, self.n, self.depth, int(self.reverse)]
+        self.code = [self.n, self.depth, int(self.reverse)]
 
     def layer(self, index: int) -> np.ndarray:
         p = self.strides[index]

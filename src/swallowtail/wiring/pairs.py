@@ -35,7 +35,7 @@ class Pairs(Wiring):
         self._offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
         self.n_layers = len(sizes)
         self.n_rotations = len(self.pairs)
-        self.code = [1, self.n, *self._offsets.tolist()]
+        self.code = [self.n, *self._offsets.tolist()]
         self.pairs_tensor = torch.from_numpy(self.pairs)
 
     @staticmethod

@@ -1,6 +1,6 @@
 """L-BFGS on the angles, compiled together with its objective.
 
-At n = 64 a gradient takes 20 µs and SciPy's L-BFGS-B adds 170 µs an iteration around it; here the whole
+At n = 64 a gradient takes 20 µs and SciPy's L-BFGS-B adds 170 µs per iteration around it; here the whole
 loop is one compiled call, and the memory of past steps is handed in, so that it can be left and entered
 again.
 """

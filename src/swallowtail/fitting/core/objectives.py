@@ -24,7 +24,7 @@ from swallowtail.fitting.core.product import (
 from swallowtail.fitting.core.trace import grow_aligned, trace_parts
 
 WORK_BETWEEN_REPORTS = 5e7  # multiply-adds, about 10 ms: how long an interruption may wait
-NEWTON_SHARE = 100  # layers of Newton rotations a cycle, times n²/K: O(n³) each, about as long as a polish
+NEWTON_SHARE = 100  # layers of Newton rotations per cycle, times n²/K: O(n³) each, about as long as a polish
 EXACT = 1e-15  # a squared relative error that is rounding
 
 
