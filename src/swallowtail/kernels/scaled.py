@@ -1,9 +1,9 @@
 """Products over the whole range of a dtype: vectors are brought near 1 by powers of two, and results back.
 
-A rotation keeps a vector's length, but on the way through its layers a number can grow by √n and overflow, and
+A rotation keeps a vector's length. But on the way through its layers a number can grow by √n and overflow, and
 subnormal numbers lose digits in every layer. Here every function is given the rotation as ``run(x, transpose)`` for
-x (B, m, n); it calls that with vectors of moderate size only. Vectors whose largest number is moderate already are
-left as they are, so that results and gradients do not change there. Nothing waits for a device.
+x (B, m, n), and calls it with vectors of moderate size only. Vectors whose largest number is moderate already are left
+as they are, so that results and gradients do not change there. Nothing waits for a device.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def outer_exponents(y: torch.Tensor, grad: torch.Tensor) -> tuple[torch.Tensor, 
     """
     a, b = (exponents(z.detach().abs().amax(-1, keepdim=True)) for z in (y, grad))
     largest = (a + b).amax(-2, keepdim=True) if y.shape[-2] else a.new_zeros(len(y), 1, 1)
-    # Where y is zero, so that grad becomes zero as well: it might overflow otherwise.
+    # Where y is zero, a stays far below zero, so that grad·2^(a−E) is zero as well: it might overflow otherwise.
     a = torch.where(a == _NOTHING, a, _unless_moderate(a, y.dtype))
     return a, _unless_moderate(largest, y.dtype)
 
