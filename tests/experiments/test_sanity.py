@@ -10,7 +10,15 @@ from swallowtail.experiments import sanity
 from swallowtail.fitting.core.objectives import Objective
 from swallowtail.wiring import Butterfly
 
-TINY = sanity.Config((8, 16), (0.1, sanity.UNIFORM), 1, 3, 2, (8, 16), 1)
+TINY = sanity.Config(
+    sizes=(8, 16),
+    spreads=(0.1, sanity.UNIFORM),
+    trials=1,
+    epochs=3,
+    starts=2,
+    direct_sizes=(8, 16),
+    direct_trials=1,
+)
 
 
 def test_rows_continue_and_make_the_report(tmp_path):

@@ -9,7 +9,7 @@ from experiments.checks import check_continues, check_makes_the_report
 from swallowtail.datasets import random_symmetric
 from swallowtail.experiments import tracking
 
-TINY = tracking.Config((0.0, 0.2), (16,), 1, 1500, 400, n=16, n_large=2)
+TINY = tracking.Config(speeds=(0.0, 0.2), windows=(16,), seeds=1, settle=1500, steps=400, n=16, n_large=2)
 
 
 def test_rows_continue_and_make_the_report(tmp_path):

@@ -43,10 +43,8 @@ ALGORITHM_1 = "Algorithm 1 (the paper)"
 BUTTERFLY = "butterfly, whole objective"
 PAIRS = "pairs chosen from the data"
 EQUAL = {name: f"c·I + low rank, equal {name}" for name in ("floats", "bytes", "multiply-adds")}
-BATCH, FALL = (
-    16,
-    0.95,
-)  # Algorithm 1 at n > 256: samples per step, and how much of its rate it loses to the end
+# Algorithm 1 at n > 256: samples per step, and the share of its rate that it loses by the end.
+BATCH, FALL = 16, 0.95
 SHADES = 127  # of each sign in a picture
 CODE = "base64:"  # before a line of a picture, so that it is never read as a number
 STYLES = {

@@ -49,8 +49,24 @@ class Config:
     seed: int = 400
 
 
-QUICK = Config((8, 32), (0.1, 0.3, 1.0, UNIFORM), 2, 20, 4, (8, 32, 128, 512), 1)
-FULL = Config((8, 16, 32, 64), (0.1, 0.3, 1.0, UNIFORM), 5, 30, 8, (8, 16, 32, 64, 128, 256, 512, 1024), 3)
+QUICK = Config(
+    sizes=(8, 32),
+    spreads=(0.1, 0.3, 1.0, UNIFORM),
+    trials=2,
+    epochs=20,
+    starts=4,
+    direct_sizes=(8, 32, 128, 512),
+    direct_trials=1,
+)
+FULL = Config(
+    sizes=(8, 16, 32, 64),
+    spreads=(0.1, 0.3, 1.0, UNIFORM),
+    trials=5,
+    epochs=30,
+    starts=8,
+    direct_sizes=(8, 16, 32, 64, 128, 256, 512, 1024),
+    direct_trials=3,
+)
 
 
 def run(config: Config, path: Path | None = None, progress: bool = True) -> list[Row]:

@@ -51,8 +51,10 @@ class Config:
     seed: int = 600
 
 
-QUICK = Config((0.0, 0.003, 0.01, 0.03, 0.1), (64,), 1, 12_000, 2_000)
-FULL = Config((0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3), (64, 256), 3, 20_000, 4_000)
+QUICK = Config(speeds=(0.0, 0.003, 0.01, 0.03, 0.1), windows=(64,), seeds=1, settle=12_000, steps=2_000)
+FULL = Config(
+    speeds=(0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3), windows=(64, 256), seeds=3, settle=20_000, steps=4_000
+)
 
 
 def run(config: Config, path: Path | None = None, progress: bool = True) -> list[Row]:

@@ -23,11 +23,8 @@ from swallowtail.fitting.methods.butterfly import fit_butterfly
 from swallowtail.operators import Rotation
 from swallowtail.wiring import Butterfly, Wiring
 
-RIDGES = (
-    0.0,
-    0.003,
-    0.03,
-)  # a; from 0.015 to 0.15 the held-out MNIST mixture changes by 0.005 bits per pixel
+# a; from 0.015 to 0.15 the held-out MNIST mixture changes by 0.005 bits per pixel.
+RIDGES = (0.0, 0.003, 0.03)
 NOISES = np.concatenate([[0.0], np.logspace(-8, 0, 25)])  # b
 PREFIXES = (0.0, 0.125, 0.25, 0.5, 1.0)  # of the rotations asked for
 THRESHOLD = 0.1  # of a layer's largest weight: pairs below it wait for a later layer

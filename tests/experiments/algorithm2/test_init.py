@@ -4,7 +4,14 @@ from experiments.checks import check_continues, check_makes_the_report
 
 from swallowtail.experiments import algorithm2
 
-TINY = algorithm2.Config((("quadratic", 12), ("Rosenbrock", 12)), 1, (0.1, 1.0), 6, 5, rows=30)
+TINY = algorithm2.Config(
+    limits=(("quadratic", 12), ("Rosenbrock", 12)),
+    seeds=1,
+    epsilons=(0.1, 1.0),
+    minibatch_gradients=6,
+    wells=5,
+    rows=30,
+)
 
 
 def test_rows_continue_and_make_the_report(tmp_path):

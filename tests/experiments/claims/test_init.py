@@ -4,7 +4,20 @@ from experiments.checks import check_continues, check_makes_the_report
 
 from swallowtail.experiments import claims
 
-TINY = claims.Config(1, 2, (1, 4), (4,), (0.002, 0.008), (0.1, 1.0), (1, 2), 3, (4,), 8, 2, (8, 9))
+TINY = claims.Config(
+    seeds=1,
+    epochs=2,
+    dimensions=(1, 4),
+    largest=(4,),
+    rates=(0.002, 0.008),
+    factors=(0.1, 1.0),
+    depths=(1, 2),
+    draws=3,
+    count_sizes=(4,),
+    n=8,
+    n_large=2,
+    interaction_sizes=(8, 9),
+)
 
 
 def test_rows_continue_and_make_the_report(tmp_path):

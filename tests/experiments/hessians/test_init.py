@@ -6,7 +6,7 @@ from experiments.checks import check_continues, check_makes_the_report
 from swallowtail.experiments import hessians
 
 WIDTHS = (16, 2, 10)
-TINY = hessians.Config(((WIDTHS, "hessian"), (WIDTHS, "ggn")), (8,), 40, 1)
+TINY = hessians.Config(cases=((WIDTHS, "hessian"), (WIDTHS, "ggn")), products=(8,), rows=40, cycles=1)
 
 
 @pytest.fixture(autouse=True)

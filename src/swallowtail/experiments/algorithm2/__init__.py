@@ -39,12 +39,12 @@ class Config:
 
 
 QUICK = Config(
-    (("quadratic", 500), ("Rosenbrock", 800), ("logistic", 100), ("network", 100)), 1,
-    (0.01, 0.1, 0.3, 1.0), 250, 200, 300,
+    limits=(("quadratic", 500), ("Rosenbrock", 800), ("logistic", 100), ("network", 100)), seeds=1,
+    epsilons=(0.01, 0.1, 0.3, 1.0), minibatch_gradients=250, wells=200, rows=300,
 )  # fmt: skip
 FULL = Config(
-    (("quadratic", 1500), ("Rosenbrock", 2500), ("logistic", 400), ("network", 400)), 3,
-    (1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0), 1000, 400,
+    limits=(("quadratic", 1500), ("Rosenbrock", 2500), ("logistic", 400), ("network", 400)), seeds=3,
+    epsilons=(1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0), minibatch_gradients=1000, wells=400,
 )  # fmt: skip
 
 

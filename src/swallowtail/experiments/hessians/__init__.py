@@ -37,12 +37,17 @@ class Config:
 
 
 # 16 inputs are the digits at 4×4 pixels. The Hessian of logistic regression is its GGN: no need to run both.
-QUICK = Config((((16, 10), "hessian"), ((16, 6, 10), "hessian"), ((16, 6, 10), "ggn")), (32,), 300, 3)
+QUICK = Config(
+    cases=(((16, 10), "hessian"), ((16, 6, 10), "hessian"), ((16, 6, 10), "ggn")),
+    products=(32,),
+    rows=300,
+    cycles=3,
+)
 FULL = Config(
-    (((64, 10), "hessian"), ((64, 8, 10), "hessian"), ((64, 8, 10), "ggn"), ((64, 16, 10), "ggn")),
-    (16, 64, 256),
-    1000,
-    6,
+    cases=(((64, 10), "hessian"), ((64, 8, 10), "hessian"), ((64, 8, 10), "ggn"), ((64, 16, 10), "ggn")),
+    products=(16, 64, 256),
+    rows=1000,
+    cycles=6,
 )
 
 

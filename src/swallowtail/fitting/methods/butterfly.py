@@ -19,10 +19,8 @@ from swallowtail.fitting.methods.recovery import recover_rotation, recover_symme
 from swallowtail.wiring import Butterfly, Wiring
 
 STARTS = 8
-SWEEPS, SETTLED = (
-    30,
-    1e-4,
-)  # exact layer updates per start of a rotation; they end when one gains less than that
+# Exact layer updates per start of a rotation; they end when one gains less than `SETTLED`.
+SWEEPS, SETTLED = 30, 1e-4
 SCOUT, FINISH = 60, 1000  # L-BFGS iterations for every start and kick, and for the best at the end
 SHARE_KICKED, KICK = 0.1, 1.0  # a kick moves this share of the angles, by a normal number of this deviation
 HEAT = 0.02  # a kick may end this much worse, relatively, at first; falls linearly to nothing

@@ -21,10 +21,8 @@ from swallowtail.fitting.core.search import FINISH, FINISH_TOLERANCE, POLISH, PO
 from swallowtail.fitting.methods.pairs import default_cycles
 from swallowtail.wiring import Grouped
 
-SIZE, ROUNDS = (
-    16,
-    16,
-)  # fewer rounds are faster to apply: 8 cost a heat kernel 16 % of its angle, and MNIST nothing
+# Fewer rounds are faster to apply: 8 cost a heat kernel 16 % of its angle, and MNIST nothing.
+SIZE, ROUNDS = 16, 16
 GROWTHS = ("pairs", "clusters")
 
 
