@@ -38,11 +38,13 @@ def toy(monkeypatch):
 
     for name in ("rotate", "symmetric", "quadratic", "rotate_backward"):
         setattr(module, name, counted(name))
-    module.accepts = lambda x: False
+    module.accepts = lambda device: False
     monkeypatch.setitem(sys.modules, "toy_backend", module)
     monkeypatch.setitem(kernels.BACKENDS, "toy", "toy_backend")
+    kernels._for_device.cache_clear()
     yield module
     kernels._import.cache_clear()
+    kernels._for_device.cache_clear()
 
 
 def test_a_toy_back_end(toy):
@@ -71,7 +73,7 @@ def test_it_passes_the_checks_of_every_back_end(toy, name):
 
 
 def test_a_back_end_that_accepts_is_chosen_in_the_order_of_the_table(toy, monkeypatch):
-    toy.accepts = lambda x: True
+    toy.accepts = lambda device: True
     order = {"toy": "toy_backend", **kernels.BACKENDS}
     monkeypatch.setattr(kernels, "BACKENDS", order)
     assert select_backend(torch.ones(2)) == "toy"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # the type checker compares every back end with the protocol
 
     _: list[Backend] = [cpu, gpu, reference]
 
-# In the order in which they are asked whether they accept a tensor; the reference accepts any.
+# In the order in which they are asked whether they accept a device; the reference accepts any.
 BACKENDS = {
     "cpu": "swallowtail.kernels.cpu.backend",
     "gpu": "swallowtail.kernels.gpu.backend",
@@ -36,7 +36,9 @@ forced = _forced.get  # the name of the back end that `use_backend` asks for, or
 
 def load(name: str) -> Backend:
     """The module of a back end, or a RuntimeError that says why it cannot run here."""
-    module, reason = _import(checks.choice("backend", name, tuple(BACKENDS)))
+    if name not in BACKENDS:
+        checks.choice("backend", name, tuple(BACKENDS))
+    module, reason = _import(name)
     if module is None:
         usable = [other for other, why in available_backends().items() if why is None]
         raise RuntimeError(
@@ -71,14 +73,16 @@ def select_backend(x: Tensor) -> str:
     >>> select_backend(torch.zeros(3))
     'cpu'
     """
-    name = _forced.get()
-    if name is not None:
-        return name
+    return _forced.get() or _for_device(x.device.type)
+
+
+@functools.cache
+def _for_device(kind: str) -> str:
     for name in BACKENDS:
         module = _import(name)[0]
-        if module is not None and module.accepts(x):
+        if module is not None and module.accepts(kind):
             return name
-    raise RuntimeError(f"no back end accepts a tensor on {x.device}")
+    raise RuntimeError(f"no back end accepts tensors on {kind!r}")
 
 
 def backend_for(x: Tensor) -> Backend:

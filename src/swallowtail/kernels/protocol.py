@@ -36,8 +36,8 @@ class Backend(Protocol):
     def available(self) -> str | None:
         """None, or a sentence that says why this back end cannot run here."""
 
-    def accepts(self, x: Tensor) -> bool:
-        """Whether this back end works on vectors like x: the automatic choice asks the back ends in turn."""
+    def accepts(self, device: str) -> bool:
+        """Whether this back end works on tensors of a device ("cpu", "cuda"). The automatic choice asks in turn."""
 
     def prepare(self, wiring: Wiring, angles: Tensor, eigenvalues: Tensor | None = None) -> Any:
         """Coefficients that outlive a call; they hold as long as the angles and eigenvalues do not change."""
