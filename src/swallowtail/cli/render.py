@@ -11,6 +11,8 @@ OPTIONS = {  # argument of the library → option of the command
     "max_seconds": "--seconds",
     "method": "--method",
     "n_rotations": "--rotations",
+    "names": "--only",
+    "redraw": "--redraw",
     "seed": "--seed",
     "symmetrize": "--symmetrize",
     "target": "--target",

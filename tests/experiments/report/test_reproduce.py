@@ -55,7 +55,7 @@ def test_redraw_takes_the_rows_as_they_are(folder):
 
 def test_redraw_without_rows(tmp_path, capsys):
     assert main(["reproduce", "--redraw", "-o", str(tmp_path / "nothing")]) == 1
-    assert "redraw: expected" in capsys.readouterr().err
+    assert "--redraw: expected" in capsys.readouterr().err
 
 
 def test_unknown_names_are_listed(tmp_path, capsys):
@@ -67,7 +67,7 @@ def test_unknown_names_are_listed(tmp_path, capsys):
 
 def test_modes_are_not_mixed(folder, capsys):
     assert main(["reproduce", "--full", "--only", "fig1", "-o", str(folder), "--quiet"]) == 1
-    assert "got rows of --quick; give another folder with -o" in capsys.readouterr().err
+    assert "got rows of --quick; try another folder with -o" in capsys.readouterr().err
 
 
 def test_settings_are_not_mixed(folder, monkeypatch, capsys):

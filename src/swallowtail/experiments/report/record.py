@@ -30,10 +30,10 @@ def read_record(output: Path, mode: str | None) -> Record:
         found = record["mode"]
         record["experiments"].items()
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ArgumentError(str(path), "the record of a run", repr(error), "delete the folder") from error
+        raise ArgumentError(str(path), "the record of a run", repr(error), "try another folder") from error
     if mode is not None and found != mode:
         expected = f"an empty folder or one with rows of --{mode}"
-        raise ArgumentError(str(output), expected, f"rows of --{found}", "give another folder with -o")
+        raise ArgumentError(str(output), expected, f"rows of --{found}", "try another folder with -o")
     return record
 
 

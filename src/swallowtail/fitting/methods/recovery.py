@@ -1,4 +1,4 @@
-"""Direct recovery of a butterfly when the matrix is one: no search, no starting point, O(n²) a level.
+"""Direct recovery of a butterfly when the matrix is one: no search, no starting point, O(n²) per level.
 
 Write H = Q₁ (X ⊕ Y) Q₁ᵀ for the first layer, stride p, with angles θ_r on (r, r + p), and cut H into
 [[A, B], [Bᵀ, C]] at p. Undoing Q₁ must leave a zero off-diagonal block N, and the sum and difference of
