@@ -7,7 +7,7 @@ import torch
 from scipy.sparse.linalg import aslinearoperator
 
 import swallowtail as st
-from swallowtail.fitting import inputs as interfaces
+from swallowtail.fitting import inputs
 from swallowtail.fitting.inputs import as_problem
 from swallowtail.fitting.properties import Symmetric, warn_asymmetry
 
@@ -115,7 +115,7 @@ def test_n_must_agree(source):
 
 
 def test_large_sparse(monkeypatch):
-    monkeypatch.setattr(interfaces, "DENSE_SPARSE", 2)
+    monkeypatch.setattr(inputs, "DENSE_SPARSE", 2)
     found = problem(sp.csr_array(H))
     assert found.dense is None
     np.testing.assert_array_equal(found.product(np.eye(3)), H)
@@ -155,3 +155,17 @@ def test_sparse_matrices_keep_their_dtype_and_its_rounding():
     assert problem(sp.csr_array(nearly)).dtype == torch.float32
     with pytest.raises(ValueError, match="symmetric"):
         problem(sp.csr_array(nearly.astype(np.float64)))
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (np.ones((5, 3)), r"got shape \(5, 3\); if these are rows of data, try their covariance"),
+        (np.ones((2, 3, 3)), "try one matrix of the batch"),
+        (np.ones(3), r"try numpy.diag\(H\)"),
+        ([[1.0, 2.0], [3.0]], "H: expected a matrix, got rows of unequal length"),
+    ],
+)
+def test_wrong_shapes_say_what_to_do(source, message):
+    with pytest.raises(ValueError, match=message):
+        problem(source)

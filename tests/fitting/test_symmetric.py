@@ -7,8 +7,7 @@ import torch
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import swallowtail as st
-from swallowtail.fitting import FitResult, fit_symmetric
-from swallowtail.fitting import inputs as interfaces
+from swallowtail.fitting import FitResult, fit_symmetric, inputs
 from swallowtail.metrics import error_angle
 
 N = 12
@@ -130,7 +129,7 @@ def test_enough_products_are_the_matrix_itself():
 
 
 def test_large_sparse_input_stays_sparse(monkeypatch):
-    monkeypatch.setattr(interfaces, "DENSE_SPARSE", 32)
+    monkeypatch.setattr(inputs, "DENSE_SPARSE", 32)
     A = sp.csr_array(
         sp.diags_array([np.full(63, -1.0), np.full(64, 2.0), np.full(63, -1.0)], offsets=[-1, 0, 1])
     )

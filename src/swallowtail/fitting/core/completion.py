@@ -6,7 +6,7 @@
 
        Ĥ = YXᵀ + XYᵀ − XTXᵀ + R g(T) Rᵀ + c(1 − P)
 
-   Where H is c·1 plus low rank, the unseen block is R(T − c)⁻¹Rᵀ + c(1 − P) (Nyström's formula after a shift).
+   Where H is c·I plus low rank, the unseen block is R(T − cI)⁻¹Rᵀ + c(I − P) (Nyström's formula after a shift).
    So g is that inverse on the part of T which stands out from c, and 0 elsewhere; c makes up the trace.
 """
 
@@ -43,7 +43,7 @@ class Probes(NamedTuple):
 class Completion(NamedTuple):
     """Ĥ, and what is known about it from the same products."""
 
-    factor: Factor  # Ĥ = c·1 + Z diag(w) Zᵀ, Z orthonormal
+    factor: Factor  # Ĥ = c·I + Z diag(w) Zᵀ, Z orthonormal
     relative_error: float  # an estimate of ‖H − Ĥ‖_F / ‖H‖_F
 
 
@@ -108,7 +108,7 @@ def orthonormal_samples(X: np.ndarray, Y: np.ndarray, tolerance: float = 1e-8) -
 
 
 def complete(probes: Probes) -> Completion:
-    """The completion Ĥ of the module's docstring, as c·1 + Z diag(w) Zᵀ; ĤX = Y if XᵀY is symmetric."""
+    """The completion Ĥ of the module's docstring, as c·I + Z diag(w) Zᵀ; ĤX = Y if XᵀY is symmetric."""
     X, m = probes.X, probes.X.shape[1]
     unseen = len(X) - m
     scale = power_of_two(probes.Y)  # squares of entries near 1e±200 leave float64

@@ -1,6 +1,6 @@
 """Fitting H ≈ Q D Qᵀ from products with H alone.
 
-`core.completion` asks for the products and completes H from them to Ĥ, c·1 plus rank ≤ 2m, a `Factor`. Its rotations
+`core.completion` asks for the products and completes H from them to Ĥ, c·I plus rank ≤ 2m, a `Factor`. Its rotations
 are chosen by `methods.factor` and, where n² numbers are cheap, by `methods.pairs` too. The better fit is kept.
 """
 

@@ -209,7 +209,7 @@ def given_eigenvalues(n: int, eigenvalues: Any) -> np.ndarray:  # shape: (n,)
     """The given numbers, a copy; one number stands for n equal ones."""
     values = as_rows("eigenvalues", np.atleast_1d(eigenvalues))[0]
     if len(values) not in (1, n):
-        raise ArgumentError("eigenvalues", f"n = {n}", len(values))
+        raise ArgumentError("eigenvalues", f"n = {n} numbers, or one", len(values))
     return np.array(np.broadcast_to(values, n))
 
 
