@@ -52,6 +52,7 @@ H = st.random_symmetric(N, 3, 0)
             TypeError,
             "n_rotation: expected an argument of fit_symmetric, .*; try `n_rotations`",
         ),
+        ({"random_state": 3}, TypeError, "random_state: expected an argument .*; try `seed`"),
         ({"method": "pairs", "cycle": 3}, TypeError, "cycle: expected an argument .*; try `cycles`"),
         (
             {"method": "recovery", "kicks": 3},

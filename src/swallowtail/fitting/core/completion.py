@@ -2,9 +2,9 @@
 
 1. Probe. Block Krylov: a random orthonormal block, then H times the last block, made orthonormal to all
    before. Gives X (n, m) orthonormal and Y = HX with m products, not one more.
-2. Complete. With T = XᵀY, P = XXᵀ and R = Y − XT, the products fix all of H but (1 − P)H(1 − P):
+2. Complete. With T = XᵀY, P = XXᵀ and R = Y − XT, the products fix all of H but (I − P)H(I − P):
 
-       Ĥ = YXᵀ + XYᵀ − XTXᵀ + R g(T) Rᵀ + c(1 − P)
+       Ĥ = YXᵀ + XYᵀ − XTXᵀ + R g(T) Rᵀ + c(I − P)
 
    Where H is c·I plus low rank, the unseen block is R(T − cI)⁻¹Rᵀ + c(I − P) (Nyström's formula after a shift).
    So g is that inverse on the part of T which stands out from c, and 0 elsewhere; c makes up the trace.
@@ -139,7 +139,7 @@ def complete(probes: Probes) -> Completion:
 def _unseen_block(
     theta: np.ndarray, S: np.ndarray, rest: float, unseen: int, noise: float
 ) -> tuple[float, np.ndarray]:
-    """c and G with (1 − P)H(1 − P) ≈ G + c(1 − P), G in the basis of R; S (k, m) is R on the Ritz vectors.
+    """c and G with (I − P)H(I − P) ≈ G + c(I − P), G in the basis of R; S (k, m) is R on the Ritz vectors.
 
     G = S (θ − c)⁻¹ Sᵀ over the Ritz values θ (m,) that stand out, tr G + c·unseen = ``rest``: each needs the
     other, so iterate. Differences below ``noise`` say nothing.
