@@ -59,7 +59,17 @@ def cuda(rows: list[Row]) -> list[Bar]:
         if any(r["n"] == n for r in rows):
             result.append(Bar(f"Q / copy, n={n}", over("rotate", "swallowtail Q", n), "≤", q))
             result.append(Bar(f"H / copy, n={n}", over("symmetric", "swallowtail H", n), "≤", h))
-    result.append(Bar("Q bf16 / copy, n=1024", over("rotate bf16", "swallowtail Q", 1024), "≤", 1.5))
+    for n, q, h in (
+        (128, 1.25, 1.8), (256, 1.25, 1.8), (512, 1.25, 1.8), (1024, 1.25, 1.8), (2048, 1.6, 2.4), (4096, 2.0, 3.2),
+        (16384, 3.0, 4.5),
+    ):  # fmt: skip
+        for name in ("bf16", "fp16"):
+            if any(r["n"] == n and r["suite"] == f"symmetric {name}" for r in rows):
+                result.append(
+                    Bar(f"Q {name} / copy, n={n}", over(f"rotate {name}", "swallowtail Q", n), "≤", q)
+                )
+                bar = over(f"symmetric {name}", "swallowtail H", n)
+                result.append(Bar(f"H {name} / copy, n={n}", bar, "≤", h))
     result.append(Bar("forward+backward / copy, n=1024", over("training", "swallowtail", 1024), "≤", 4.5))
     result.append(Bar("pairs Q / copy, n=784, K=3920", over("pairs", "swallowtail pairs Q", 784), "≤", 12))
     return result

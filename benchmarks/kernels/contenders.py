@@ -6,7 +6,7 @@ import functools
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -72,9 +72,21 @@ def symmetric(n: int, batch: int, device: str, dtype: torch.dtype = torch.float3
         Contender(f"c·I + rank {rank}", low_rank, lambda: _error(low_rank(), exact), n * (2 * rank + 1)),
         Contender("quadratic form", lambda: H.quadratic_form(x)),
     ]
+    if dtype.itemsize == 2 and n <= 4096:
+        dense = H.to_dense().to(dtype)
+        result.append(Contender("dense", lambda: x @ dense, lambda: _error(x @ dense, truth), n * n))
     if dtype == torch.float32:
         result.append(Contender("rfft", lambda: torch.fft.rfft(x)))
     return result
+
+
+def one_at_a_time(contenders: list[Contender]) -> list[Contender]:
+    """The same on a GPU that is waited for after every call: the host's work is part of the time."""
+
+    def waited(run: Callable[[], Any]) -> Callable[[], Any]:
+        return lambda: (run(), torch.cuda.synchronize())
+
+    return [replace(c, run=waited(c.run)) for c in contenders]
 
 
 def training(n: int, batch: int, device: str) -> list[Contender]:

@@ -37,18 +37,31 @@ def cpu(quick: bool) -> list[Suite]:
 
 
 def cuda(quick: bool) -> list[Suite]:
-    """As many rows as make 512 MiB."""
+    """As many rows as make 2^27 numbers."""
     result: list[Suite] = []
-    total = 2**27  # numbers: 512 MiB of float32, far beyond the L2 cache
+    total = 2**27  # 512 MiB of float32, far beyond the L2 cache
     for n in (1024, 4096) if quick else (64, 256, 1024, 4096, 16384):
         batch = total // n
         result.append(Suite("rotate", n, batch, contenders.rotate(n, batch, "cuda")))
         result.append(Suite("symmetric", n, batch, contenders.symmetric(n, batch, "cuda")))
-        if n in (256, 1024):
-            half = torch.bfloat16
-            result.append(Suite("rotate bf16", n, batch, contenders.rotate(n, batch, "cuda", half), half))
         if n == 1024:
             result.append(Suite("training", n, batch, contenders.training(n, batch, "cuda")))
     batch = total // 784
     result.append(Suite("pairs", 784, batch, contenders.pairs("cuda", batch)))
+    return result + _half(quick, total)
+
+
+def _half(quick: bool, total: int) -> list[Suite]:
+    """Half precision, launched back to back, and one call at a time with the host's work."""
+    result: list[Suite] = []
+    for n in (1024, 4096) if quick else (128, 256, 512, 1024, 2048, 4096, 8192, 16384):
+        batch = total // n
+        for name, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)):
+            rotate = contenders.rotate(n, batch, "cuda", dtype)
+            result.append(Suite(f"rotate {name}", n, batch, rotate, dtype))
+            symmetric = contenders.symmetric(n, batch, "cuda", dtype)
+            result.append(Suite(f"symmetric {name}", n, batch, symmetric, dtype))
+            if n in (1024, 4096) and name == "bf16":
+                once = contenders.one_at_a_time(rotate)
+                result.append(Suite("rotate bf16, one call", n, batch, once, dtype))
     return result

@@ -19,7 +19,9 @@ from swallowtail.wiring import Butterfly, Pairs, Wiring
 
 _missing: str | None = None  # why Triton cannot be imported
 try:
-    from swallowtail.kernels.gpu import backward, butterfly, pairs, tables
+    from swallowtail.kernels.gpu import backward, blocks, butterfly, pairs, tables
+    from swallowtail.kernels.gpu.block_plan import Form
+    from swallowtail.kernels.gpu.block_tables import BlockTables
     from swallowtail.kernels.gpu.pairs import PreparedPairs
     from swallowtail.kernels.gpu.tables import PreparedButterfly
 except ImportError as error:  # `available` says so
@@ -67,7 +69,11 @@ def prepare(
     dtype = _arithmetic(dtype or angles.dtype)
     if isinstance(wiring, Pairs):
         return pairs.prepare(wiring, angles, eigenvalues, dtype)
-    return _prepare_butterfly(_butterfly(wiring), angles, eigenvalues, dtype, fast)
+    wiring = _butterfly(wiring)
+    prepared = _prepare_butterfly(wiring, angles, eigenvalues, dtype, fast)
+    if dtype == torch.float32 and len(angles) == 1 and wiring.depth == 1:
+        prepared = prepared._replace(blocks=BlockTables(wiring, angles, eigenvalues))
+    return prepared
 
 
 def prepare_training(wiring: Wiring, angles: torch.Tensor, x: torch.Tensor) -> Prepared | None:
@@ -109,6 +115,9 @@ def rotate(
     prepared = _for_one_call(wiring, angles, x) if prepared is None else prepared
     if isinstance(wiring, Pairs):
         return pairs.apply(prepared, x, transpose, not transpose, None)
+    y = _in_blocks(wiring, prepared, x, "to_basis" if transpose else "from_basis")
+    if y is not None:
+        return y
     return butterfly.apply(_butterfly(wiring), prepared, x, transpose, not transpose, None)
 
 
@@ -121,6 +130,9 @@ def symmetric(
     prepared = _for_one_call(wiring, angles, x) if prepared is None else prepared
     if isinstance(wiring, Pairs):
         return pairs.apply(prepared, x, True, True, eigenvalues)
+    y = None if prepared.middle is None else _in_blocks(wiring, prepared, x, "symmetric")
+    if y is not None:
+        return y
     prepared = _with_middle(_butterfly(wiring), angles, eigenvalues, prepared)
     return butterfly.apply(_butterfly(wiring), prepared, x, True, True, prepared.middle)
 
@@ -199,7 +211,22 @@ def _widen(x: torch.Tensor) -> torch.Tensor:
 
 def _for_one_call(wiring: Wiring, angles: torch.Tensor, x: torch.Tensor) -> Prepared:
     """The plain form, because it is prepared without waiting for the device."""
-    return prepare(wiring, angles, dtype=_arithmetic(x.dtype), fast=False)
+    dtype = _arithmetic(x.dtype)
+    if isinstance(wiring, Pairs):
+        return pairs.prepare(wiring, angles, None, dtype)
+    return tables.prepare_plain(_butterfly(wiring), angles, None, dtype)
+
+
+def _in_blocks(
+    wiring: Wiring, prepared: PreparedButterfly, x: torch.Tensor, form: Form
+) -> torch.Tensor | None:
+    """The product by tensor cores, or None where other kernels have to do it.
+
+    They need matrices that cost several launches to make, so they only serve what was prepared for many calls.
+    """
+    if prepared.blocks is None or not blocks.suits(_butterfly(wiring), x, form):
+        return None
+    return blocks.apply(_butterfly(wiring), prepared.blocks.get(form, x.dtype), x, form)
 
 
 def _prepare_butterfly(
@@ -224,4 +251,4 @@ def _with_middle(
     dtype = prepared.tables[0].u.dtype
     if prepared.fast:
         return _prepare_butterfly(wiring, angles, eigenvalues, dtype, fast=True)
-    return prepared._replace(middle=eigenvalues.to(dtype).contiguous())
+    return prepared._replace(middle=eigenvalues.to(dtype).contiguous(), blocks=None)

@@ -19,6 +19,17 @@ def runs_gluon(x: torch.Tensor) -> bool:
 
 
 @lru_cache(maxsize=8)
+def multiplies_half_blocks(device: torch.device) -> bool:
+    """Whether the tensor cores of a device multiply both half-precision dtypes, and copies to shared memory run aside.
+
+    Both came with compute capability 8.0.
+    """
+    if device.type != "cuda" or torch.version.hip is not None:
+        return False
+    return torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+@lru_cache(maxsize=8)
 def multiprocessors(device: torch.device) -> int:
     """Multiprocessors of a device; the interpreter counts as a small one."""
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2

@@ -14,7 +14,7 @@ the innermost sweep.
 from __future__ import annotations
 
 from functools import cache, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -50,6 +50,7 @@ class PreparedButterfly(NamedTuple):
     tables: tuple[Coefficients, ...]  # one per pass
     scale: torch.Tensor  # shape: (B, depth, n); empty in the plain form
     middle: torch.Tensor | None  # shape: (B, n); None if there were no eigenvalues
+    blocks: Any = None  # `block_tables.BlockTables`, for half precision on tensor cores
 
 
 @lru_cache(maxsize=32)
@@ -150,6 +151,14 @@ def prepare_plain(
     one_sweep = passes == (plan.WHOLE,) and wiring.depth == 1
     if training and one_sweep and dtype == torch.float32 and runs_gluon(angles):
         passes = (plan.WHOLE_TRAINING,)
+    tables = cosines_and_sines(wiring, angles, dtype, passes)
+    return PreparedButterfly(False, passes, tables, angles.new_empty(0, dtype=dtype), middle)
+
+
+def cosines_and_sines(
+    wiring: Butterfly, angles: torch.Tensor, dtype: torch.dtype, passes: tuple[Pass, ...]
+) -> tuple[Coefficients, ...]:
+    """The plain tables of some passes."""
     tables = []
     angles = angles.contiguous()
     for index in angle_index(wiring, angles.device, passes):
@@ -161,7 +170,7 @@ def prepare_plain(
             BLOCK=TABLE_BLOCK,
         )  # fmt: skip
         tables.append(Coefficients(u, v))
-    return PreparedButterfly(False, passes, tuple(tables), angles.new_empty(0, dtype=dtype), middle)
+    return tuple(tables)
 
 
 def prepare_fast(

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 
-__all__ = ["compile_and_launch", "gl", "gluon", "launch_again", "specialisation"]
+__all__ = ["async_copy", "compile_and_launch", "gl", "gluon", "launch_again", "mma_v2", "specialisation"]
 
 
 def compile_and_launch(
