@@ -76,12 +76,11 @@ def make(
     chosen = block_plan(wiring.n, form, wiring.reverse, dtype)
     assert chosen is not None  # `blocks.suits` asked before
     angles = angles.float()
-    gain = torch.ones(1, device=angles.device)
+    gain = None
     if form == "symmetric":
         assert eigenvalues is not None
         eigenvalues = eigenvalues.float()
-        # PyTorch's product as the only launch takes no factor; bf16 has the range of float32.
-        if chosen.rows or wiring.n > chosen.width:
+        if dtype == torch.float16:  # bf16 has the range of float32
             gain = _power_of_two(eigenvalues)
             eigenvalues = eigenvalues / gain
     round_of = lambda stride, size, d=None: _matrices(wiring, angles, d, stride, size, chosen.width)

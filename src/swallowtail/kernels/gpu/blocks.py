@@ -59,7 +59,16 @@ def apply(wiring: Butterfly, made: Made, x: torch.Tensor, form: Form) -> torch.T
     if growing or both:
         for index in range(len(made.strided)):
             last = index == len(made.strided) - 1
-            y = _strided(wiring, made, index, y, False, form == "to_basis", growing=True, gain=both and last)
+            y = _strided(
+                wiring,
+                made,
+                index,
+                y,
+                False,
+                form == "to_basis",
+                growing=True,
+                gain=made.gain is not None and last,
+            )
     return y
 
 
@@ -82,11 +91,12 @@ def _rounds(wiring: Butterfly, made: Made, x: torch.Tensor, keep: bool, both: bo
     p, n, rows = made.plan, wiring.n, x.shape[1]
     tiles = -(-rows // p.rows)
     programs = device.multiprocessors(x.device) * p.programs
-    gain = both and not made.strided
+    gain = made.gain is not None and not made.strided  # the last launch applies it
+    factor = made.rounds[0] if made.gain is None else made.gain  # a kernel needs some pointer
     if p.high == 1:
         programs = min(tiles, programs)
         launch(
-            dense_kernel, (programs,), x, y, made.rounds[0], made.gain, rows, n // 8, tiles, programs,
+            dense_kernel, (programs,), x, y, made.rounds[0], factor, rows, n // 8, tiles, programs,
             GAIN=gain, EVEN=n == p.low, N=p.low, ROWS=p.rows, STAGES=p.stages, warps=p.warps,
         )  # fmt: skip
         return y
@@ -102,8 +112,8 @@ def _rounds(wiring: Butterfly, made: Made, x: torch.Tensor, keep: bool, both: bo
     workers = min(tiles, max(1, programs // columns))
     launch(
         blocks_kernel, (columns * workers,),
-        x, y, made.rounds[0], made.rounds[1], made.rounds[-1], made.gain, rows, tiles, workers,
-        LOW_FIRST=made.low_first, BOTH=both, FULL=rows % p.rows == 0, LENGTH=n, A=p.high,
+        x, y, made.rounds[0], made.rounds[1], made.rounds[-1], factor, rows, tiles, workers,
+        LOW_FIRST=made.low_first, BOTH=both, GAIN=gain, FULL=rows % p.rows == 0, LENGTH=n, A=p.high,
         B=p.low, ROWS=p.rows, STAGES=p.stages, SHARED=p.shared, NEIGHBOURS=p.neighbours, WARPS=p.warps,
         warps=p.warps,
     )  # fmt: skip
@@ -125,8 +135,9 @@ def _strided(
     p, (u, v) = made.strided[index]
     tile, tiles, rows = STRIDED_TILES[p.bits], tiles_of(wiring.n, p), x.shape[1]
     workers = min(rows, max(1, device.multiprocessors(x.device) * tile.programs // tiles))
+    factor = u if made.gain is None else made.gain  # a kernel needs some pointer
     launch(
-        strided_kernel, (tiles * workers,), x, y, u, v, made.gain, rows, wiring.n // 8, workers,
+        strided_kernel, (tiles * workers,), x, y, u, v, factor, rows, wiring.n // 8, workers,
         TRANSPOSE=transpose, GROWING=growing, GAIN=gain, EVEN=wiring.n % (1 << (p.first + p.bits)) == 0,
         FIRST=p.first, BITS=p.bits, STAGES=tile.stages, WARPS=STRIDED_WARPS, warps=STRIDED_WARPS,
     )  # fmt: skip

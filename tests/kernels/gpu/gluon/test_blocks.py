@@ -27,7 +27,7 @@ def test_products_on_tensor_cores(n, form):
     p = block_plan(n, form, False, torch.float16)
     both, low_first = form == "symmetric", form == "from_basis"
     constants = {
-        "LOW_FIRST": low_first, "BOTH": both, "FULL": True, "LENGTH": n, "A": p.high,
+        "LOW_FIRST": low_first, "BOTH": both, "GAIN": both, "FULL": True, "LENGTH": n, "A": p.high,
         "B": p.low, "ROWS": p.rows, "STAGES": p.stages, "SHARED": p.shared, "NEIGHBOURS": p.neighbours,
         "WARPS": p.warps,
     }  # fmt: skip

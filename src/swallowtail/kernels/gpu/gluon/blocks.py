@@ -98,9 +98,9 @@ def bring(stage, source, at, LENGTH: gl.constexpr, EVEN: gl.constexpr):
 @gluon.jit
 def blocks_kernel(
     x_ptr, y_ptr, outer_ptr, inner_ptr, last_ptr, gain_ptr, n_rows, tiles, workers,
-    LOW_FIRST: gl.constexpr, BOTH: gl.constexpr, FULL: gl.constexpr, LENGTH: gl.constexpr, A: gl.constexpr,
-    B: gl.constexpr, ROWS: gl.constexpr, STAGES: gl.constexpr, SHARED: gl.constexpr, NEIGHBOURS: gl.constexpr,
-    WARPS: gl.constexpr,
+    LOW_FIRST: gl.constexpr, BOTH: gl.constexpr, GAIN: gl.constexpr, FULL: gl.constexpr, LENGTH: gl.constexpr,
+    A: gl.constexpr, B: gl.constexpr, ROWS: gl.constexpr, STAGES: gl.constexpr, SHARED: gl.constexpr,
+    NEIGHBOURS: gl.constexpr, WARPS: gl.constexpr,
 ):  # fmt: skip
     """y = two rounds on x, or three (BOTH): low and high (LOW_FIRST), high and low, or outer, inner, outer.
 
@@ -112,12 +112,13 @@ def blocks_kernel(
         outer_ptr: the matrices of the first round, (column blocks, blocks, size, size): to, from.
         inner_ptr: of the second round.
         last_ptr: of the third round.
-        gain_ptr: one float32 factor of the result (BOTH).
+        gain_ptr: one float32 factor of the result (GAIN).
         n_rows: vectors.
         tiles: of ROWS vectors.
         workers: programs per column block.
         LOW_FIRST: the first round is the low one.
         BOTH: there are three rounds.
+        GAIN: there is a factor.
         FULL: n_rows is a multiple of ROWS.
         LENGTH: coordinates of a vector, a multiple of 8, so that every access has 16 bytes. It is a constant because
             address arithmetic would take registers that the matrices need.
@@ -147,7 +148,6 @@ def blocks_kernel(
         kept.store(inner)
     if BOTH:
         last = _matrices(last_ptr + column * (N * SIZE), BLOCKS, SIZE, WARPS, NEIGHBOURS)
-        gain = gl.load(gain_ptr)
 
     COPIED: gl.constexpr = _copied(A, B, WARPS)
     a = gl.arange(0, A, gl.SliceLayout(1, gl.SliceLayout(2, COPIED)))[:, None, None]
@@ -182,7 +182,9 @@ def blocks_kernel(
         else:
             sums = _round(_exchange(sums, DTYPE, WARPS, NEIGHBOURS), inner, WARPS)
         if BOTH:
-            sums = _round(_exchange(sums, DTYPE, WARPS, NEIGHBOURS), last, WARPS) * gain
+            sums = _round(_exchange(sums, DTYPE, WARPS, NEIGHBOURS), last, WARPS)
+        if GAIN:
+            sums = sums * gl.load(gain_ptr)
         y = sums.to(DTYPE)
         if LOW_FIRST == BOTH:  # noqa: SIM108 (the compiler takes one branch)
             y = gl.permute(y, (1, 0, 2))  # (A, ROWS, B) → (ROWS, A, B)
