@@ -20,19 +20,21 @@ from swallowtail.wiring import Butterfly
 
 
 class Made(NamedTuple):
-    """The tables of one form in one dtype."""
+    """The tables of one form in one dtype.
+
+    Attributes:
+        plan: how the rounds go.
+        rounds: the matrices of each round, (column blocks, blocks, to, from). Those for PyTorch's product: from, to.
+        low_first: the first round is the low one.
+        gain: shape (1,), a power of two that the matrices lack. In fp16 it brings eigenvalues into range; else None.
+        strided: the passes beyond the column blocks, in order of growing strides.
+    """
 
     plan: BlockPlan
-    rounds: tuple[
-        torch.Tensor, ...
-    ]  # shape of each: (column blocks, blocks, size, size), to and from; (1, 1, n, n)
-    low_first: bool  # the first round is the low one
-    gain: (
-        torch.Tensor
-    )  # shape: (1,): a power of two that the matrices lack, so that eigenvalues fit into the dtype
-    strided: tuple[
-        tuple[Pass, tables.Coefficients], ...
-    ]  # passes beyond the column blocks, in order of growing strides
+    rounds: tuple[torch.Tensor, ...]
+    low_first: bool
+    gain: torch.Tensor | None
+    strided: tuple[tuple[Pass, tables.Coefficients], ...]
 
 
 class BlockTables:
