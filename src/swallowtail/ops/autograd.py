@@ -22,7 +22,7 @@ from torch import Tensor
 
 from swallowtail import kernels
 from swallowtail.kernels import reference
-from swallowtail.ops.route import Route, route
+from swallowtail.ops.route import EAGER, KERNEL, TRANSFORMED, Route, route
 from swallowtail.ops.torch_private import n_forward_levels
 from swallowtail.wiring import Wiring
 
@@ -42,11 +42,11 @@ class Rules(NamedTuple):
 
 def apply(how: Route, name: str, *arguments: Any) -> Any:
     """Run one of the four functions so that whoever is watching sees it."""
-    if how is Route.KERNEL:
+    if how is KERNEL:
         return RULES[name].run(*arguments)
-    if how is Route.EAGER:
+    if how is EAGER:
         return _EAGER[name].apply(*arguments)
-    if how is Route.TRANSFORMED:
+    if how is TRANSFORMED:
         # PyTorch loses derivatives of the jvp rule of an autograd.Function when jvp is nested in jvp.
         return (RULES[name].plain if n_forward_levels() > 1 else _TRANSFORMED[name].apply)(*arguments)
     at = RULES[name].n_tensors

@@ -15,7 +15,7 @@ from swallowtail import kernels
 from swallowtail.ops import autograd
 from swallowtail.ops.cache import PreparedCache
 from swallowtail.ops.one_rotation import OneRotation, is_one_rotation
-from swallowtail.ops.route import Route, route
+from swallowtail.ops.route import EAGER, KERNEL, Route, route
 from swallowtail.ops.shapes import canonical
 from swallowtail.wiring import Wiring
 
@@ -33,7 +33,7 @@ def rotate(x: Tensor, wiring: Wiring, angles: Tensor, *, cache: PreparedCache | 
         Shape (*batch, n). Half-precision x keeps its dtype (arithmetic is float32); otherwise dtypes promote.
     """
     how = route(x, angles)
-    if how is Route.KERNEL and cache is not None:
+    if how is KERNEL and cache is not None:
         run = cache.bound("from_basis", x, wiring, angles)
         if run is not None:
             return run(x)
@@ -45,7 +45,7 @@ def rotate_transpose(
 ) -> Tensor:
     """Qᵀ x for vectors on the last axis; arguments as in `rotate`."""
     how = route(x, angles)
-    if how is Route.KERNEL and cache is not None:
+    if how is KERNEL and cache is not None:
         run = cache.bound("to_basis", x, wiring, angles)
         if run is not None:
             return run(x)
@@ -57,12 +57,12 @@ def symmetric_matvec(
 ) -> Tensor:
     """Q D Qᵀ x in one pass; ``eigenvalues`` (*batch, n) is the diagonal of D. Returns shape (*batch, n)."""
     how = route(x, angles, eigenvalues)
-    if how is Route.KERNEL and cache is not None:
+    if how is KERNEL and cache is not None:
         run = cache.bound("symmetric", x, wiring, angles, eigenvalues)
         if run is not None:
             return run(x)
     x3, (angles2, d2), shape = canonical(x, wiring, angles, eigenvalues)
-    if how is Route.KERNEL:
+    if how is KERNEL:
         name = kernels.select_backend(x)
         prepared = cache and cache.get(name, wiring, angles2, d2, (angles, eigenvalues))
         y = kernels.load(name).symmetric(wiring, angles2, d2, x3, prepared=prepared)
@@ -76,12 +76,12 @@ def quadratic_form(
 ) -> Tensor:
     """xᵀ Q D Qᵀ x, one number per vector, with about half the multiply-adds of the product. Returns shape (*batch,)."""
     how = route(x, angles, eigenvalues)
-    if how is Route.KERNEL and cache is not None:
+    if how is KERNEL and cache is not None:
         run = cache.bound("quadratic", x, wiring, angles, eigenvalues)
         if run is not None:
             return run(x)
     x3, (angles2, d2), shape = canonical(x, wiring, angles, eigenvalues)
-    if how is Route.KERNEL:
+    if how is KERNEL:
         name = kernels.select_backend(x)
         prepared = cache and cache.get(name, wiring, angles2, d2, (angles, eigenvalues))
         q = kernels.load(name).quadratic(wiring, angles2, d2, x3, prepared=prepared)
@@ -93,10 +93,10 @@ def quadratic_form(
 def _rotate(
     how: Route, x: Tensor, wiring: Wiring, angles: Tensor, transpose: bool, cache: PreparedCache | None
 ) -> Tensor:
-    if how is Route.EAGER and is_one_rotation(x, angles, wiring):
+    if how is EAGER and is_one_rotation(x, angles, wiring):
         return OneRotation.apply(x, angles, wiring, transpose, cache)
     x3, (angles2,), shape = canonical(x, wiring, angles)
-    if how is Route.KERNEL:
+    if how is KERNEL:
         name = kernels.select_backend(x)
         prepared = cache and cache.get(name, wiring, angles2, None, (angles,))
         y = kernels.load(name).rotate(wiring, angles2, x3, transpose, prepared=prepared)

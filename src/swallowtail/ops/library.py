@@ -15,7 +15,7 @@ from torch import Tensor
 
 from swallowtail.errors import ArgumentError
 from swallowtail.ops.autograd import RULES, vmap_rule
-from swallowtail.ops.route import Route, route
+from swallowtail.ops.route import TRACED, route
 from swallowtail.wiring import Butterfly, Pairs, Wiring
 
 _WIRING = "Tensor? pairs, int[] code"
@@ -40,7 +40,7 @@ class TracedPairs:
 
 
 def _for_derivatives(pairs: Tensor | None, code: list[int]) -> Any:
-    if pairs is not None and route(pairs) is Route.TRACED:
+    if pairs is not None and route(pairs) is TRACED:
         return TracedPairs(pairs, code)
     return decode(pairs, code)
 

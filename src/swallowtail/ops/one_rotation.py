@@ -10,7 +10,7 @@ from torch import Tensor
 from swallowtail import kernels
 from swallowtail.ops import autograd
 from swallowtail.ops.cache import PreparedCache
-from swallowtail.ops.route import Route, route
+from swallowtail.ops.route import KERNEL, route
 from swallowtail.wiring import Wiring
 
 
@@ -42,12 +42,12 @@ class OneRotation(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         y, angles = ctx.saved_tensors
         how, backward = route(y, grad, angles), ctx.backend.rotate_backward
-        if how is Route.KERNEL and ctx.backend.TAKES_ONE_ROTATION:
+        if how is KERNEL and ctx.backend.TAKES_ONE_ROTATION:
             gradients = backward(ctx.wiring, angles, y, grad, ctx.transpose, prepared=ctx.prepared)
             return *gradients, None, None, None
         rows = (1, -1, ctx.wiring.n)
         y, grad_rows, angles = y.view(rows), grad.reshape(rows), angles[None]
-        if how is Route.KERNEL:
+        if how is KERNEL:
             gradients = backward(ctx.wiring, angles, y, grad_rows, ctx.transpose, prepared=ctx.prepared)
         else:
             gradients = autograd.apply(

@@ -10,7 +10,12 @@ from torch import Tensor
 from torch.compiler import is_compiling
 from torch.nn import Parameter
 
-from swallowtail.ops.torch_private import active_transformation, in_forward_mode, n_dispatch_modes
+from swallowtail.ops.torch_private import (
+    active_transformation,
+    in_forward_mode,
+    n_dispatch_modes,
+    nothing_active,
+)
 
 
 class Route(Enum):
@@ -22,20 +27,25 @@ class Route(Enum):
     TRACED = "a compiler, an exporter, a dispatch mode or a tensor subclass: a torch.library operator"
 
 
+# By name: Python 3.11 takes longer to look up a member of an Enum than to compare with it.
+KERNEL, EAGER, TRANSFORMED, TRACED = Route
 _grad_enabled = torch.is_grad_enabled  # looking it up on every call would cost as much as the call
 
 
 def route(*tensors: Any) -> Route:
     """Decide how to compute something from these tensors. What is no tensor at all counts as traced."""
-    if is_compiling() or n_dispatch_modes():
-        return Route.TRACED
+    if is_compiling():
+        return TRACED
     wants_gradient, grad_enabled = False, _grad_enabled()
     for tensor in tensors:
         kind = type(tensor)
         if kind is not Tensor and kind is not Parameter:
-            return Route.TRACED
+            return TRACED
         if grad_enabled and tensor.requires_grad:
             wants_gradient = True
-    if active_transformation() is not None or in_forward_mode():
-        return Route.TRANSFORMED
-    return Route.EAGER if wants_gradient else Route.KERNEL
+    if not nothing_active():
+        if n_dispatch_modes():
+            return TRACED
+        if active_transformation() is not None or in_forward_mode():
+            return TRANSFORMED
+    return EAGER if wants_gradient else KERNEL

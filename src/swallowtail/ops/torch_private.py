@@ -23,6 +23,11 @@ def n_forward_levels() -> int:
 n_dispatch_modes = torch._C._len_torch_dispatch_stack
 
 
+def nothing_active() -> bool:
+    """Whether no dispatch mode, no transformation and no dual level is active: the usual case, told by one call."""
+    return not n_dispatch_modes() and active_transformation() is None and forward_ad._current_level < 0
+
+
 def in_forward_mode() -> bool:
     """Whether tensors may carry tangents now: a `torch.autograd.forward_ad.dual_level` is active and not switched off.
 

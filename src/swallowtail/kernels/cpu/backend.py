@@ -111,19 +111,26 @@ def bind(wiring: Wiring, form: str, prepared: Prepared) -> Callable[[torch.Tenso
     """
     if len(prepared) != 1:
         return None
-    apply = _form(form, prepared[0])
+    c = prepared[0]
+    apply = _form(form, c)
 
     def call(x: torch.Tensor) -> torch.Tensor:
-        y = torch.empty_like(x)
-        apply(x, y)
-        return y
-
-    def call_quadratic(x: torch.Tensor) -> torch.Tensor:
-        out = torch.empty(x.shape[:-1], dtype=x.dtype)
+        out = torch.empty(x.shape[:-1] if form == "quadratic" else x.shape, dtype=x.dtype)
         apply(x, out)
         return out
 
-    return call_quadratic if form == "quadratic" else call
+    if form == "quadratic" or (form == "symmetric" and c.origin.reverse):
+        return call
+    run, mender, n = bound(c.origin.wiring, _action(form, c), c), mender_of(c), c.origin.wiring.n
+
+    def call_kernel(x: torch.Tensor) -> torch.Tensor:  # as `_rotate` does, with one call less
+        y = torch.empty_like(x)
+        flags = run(x.data_ptr(), y.data_ptr(), x.numel() // n)
+        if flags:
+            mender.mend(form, flags, x, y)
+        return y
+
+    return call_kernel
 
 
 def _apply(form: str, prepared: Prepared, x: torch.Tensor, shape: torch.Size) -> torch.Tensor:
