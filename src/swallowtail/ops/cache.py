@@ -65,11 +65,13 @@ class PreparedCache:
         A single vector of 1024 numbers takes about a microsecond. Checking and looking everything up would take ten,
         and twice as much after a batch has gone through the caches.
         """
+        shape = x.shape
         if (
             x.dtype is not angles.dtype
             or (not (x.is_cpu and angles.is_cpu) and x.device != angles.device)
             or not x.is_contiguous()
-            or x.shape[-1:] != (wiring.n,)
+            or not shape
+            or shape[-1] != wiring.n
             or kernels.forced() is not None
         ):
             return None
@@ -113,7 +115,9 @@ class Snapshot:
             return False
         for t, (taken, kept, state) in zip(tensors, self._taken):  # noqa: B905 (strict=True takes a tenth of the call)
             if t is taken and not t.requires_grad:  # the quick test first
-                if t.data_ptr() != state[0] or t._version != state[1] or t.shape != state[3]:  # quicker than by name
+                if (
+                    t.data_ptr() != state[0] or t._version != state[1] or t.shape != state[3]
+                ):  # quicker than by name
                     return False
             elif _state(t) != state:
                 return False
