@@ -61,14 +61,7 @@ def symmetric_matvec(
         run = cache.bound("symmetric", x, wiring, angles, eigenvalues)
         if run is not None:
             return run(x)
-    x3, (angles2, d2), shape = canonical(x, wiring, angles, eigenvalues)
-    if how is KERNEL:
-        name = kernels.select_backend(x)
-        prepared = cache and cache.get(name, wiring, angles2, d2, (angles, eigenvalues))
-        y = kernels.load(name).symmetric(wiring, angles2, d2, x3, prepared=prepared)
-    else:
-        y = autograd.apply(how, "symmetric", x3, angles2, d2, wiring)
-    return y.reshape(*shape, wiring.n)
+    return _with_eigenvalues(how, "symmetric", x, wiring, angles, eigenvalues, cache)
 
 
 def quadratic_form(
@@ -80,14 +73,7 @@ def quadratic_form(
         run = cache.bound("quadratic", x, wiring, angles, eigenvalues)
         if run is not None:
             return run(x)
-    x3, (angles2, d2), shape = canonical(x, wiring, angles, eigenvalues)
-    if how is KERNEL:
-        name = kernels.select_backend(x)
-        prepared = cache and cache.get(name, wiring, angles2, d2, (angles, eigenvalues))
-        q = kernels.load(name).quadratic(wiring, angles2, d2, x3, prepared=prepared)
-    else:
-        q = autograd.apply(how, "quadratic", x3, angles2, d2, wiring)
-    return q.reshape(shape)
+    return _with_eigenvalues(how, "quadratic", x, wiring, angles, eigenvalues, cache)
 
 
 def _rotate(
@@ -103,3 +89,23 @@ def _rotate(
     else:
         y = autograd.apply(how, "rotate", x3, angles2, wiring, transpose)
     return y.reshape(*shape, wiring.n)
+
+
+def _with_eigenvalues(
+    how: Route,
+    form: str,
+    x: Tensor,
+    wiring: Wiring,
+    angles: Tensor,
+    eigenvalues: Tensor,
+    cache: PreparedCache | None,
+) -> Tensor:
+    """``form`` is "symmetric" or "quadratic", the name of the back end's function."""
+    x3, (angles2, d2), shape = canonical(x, wiring, angles, eigenvalues)
+    if how is KERNEL:
+        name = kernels.select_backend(x)
+        prepared = cache and cache.get(name, wiring, angles2, d2, (angles, eigenvalues))
+        result = getattr(kernels.load(name), form)(wiring, angles2, d2, x3, prepared=prepared)
+    else:
+        result = autograd.apply(how, form, x3, angles2, d2, wiring)
+    return result.reshape(*shape, wiring.n) if form == "symmetric" else result.reshape(shape)
