@@ -6,7 +6,9 @@ WORKERS ?= 2
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint bench clean
+EXTRAS_SECONDS ?= 1800
+
+.PHONY: demo test test-extras lint bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python examples/digits.py
@@ -17,6 +19,11 @@ demo: $(VENV)/.ready
 # -rs: one line for each reason to skip, with how often it was one.
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rs
+
+# What is slower or needs optional packages. Bounded in time.
+test-extras: $(VENV)/.ready
+	$(BIN)/pip install --quiet -e ".[dev,extras]"
+	timeout $(EXTRAS_SECONDS) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rs -m extras
 
 # Style, types, layers of imports, dead code. The other rules of the house are in tests/test_house.py.
 lint: $(VENV)/.ready

@@ -1,0 +1,82 @@
+"""The wheel is pure Python, holds every module, and runs from its own files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PROGRAM = """
+import sys
+import torch
+import swallowtail as st
+from swallowtail.cli import main
+assert st.__file__.startswith(sys.argv[1]), st.__file__
+Q = st.Rotation.random(8, seed=0)
+x = torch.ones(8)
+torch.testing.assert_close(Q.T(Q(x)), x)
+main(["--version"])
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, check=True, capture_output=True, cwd=ROOT, timeout=120)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+def test_it_is_pure_python_and_holds_every_module(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    source = ROOT / "src"
+    modules = {str(path.relative_to(source)) for path in source.rglob("*.py")}
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert modules <= names
+    assert {name for name in names if not name.startswith("swallowtail")} == set()
+
+
+def test_it_runs_from_its_own_files(wheel, tmp_path):
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        timeout=240,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("swallowtail ")
+
+
+@pytest.mark.extras
+def test_it_installs_in_an_empty_environment(wheel, tmp_path):
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", str(wheel)], check=True, timeout=900)
+    lines = PROGRAM.replace("sys.argv[1]", repr(str(tmp_path / "venv")))
+    run = subprocess.run(
+        [python, "-c", lines], capture_output=True, text=True, cwd=tmp_path, timeout=300, env=_without_path()
+    )
+    assert run.returncode == 0, run.stderr
+    without = "import swallowtail as st; st.GivensCovariance"
+    run = subprocess.run(
+        [python, "-c", without],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=120,
+        env=_without_path(),
+    )
+    assert "pip install swallowtail[sklearn]" in run.stderr
+
+
+def _without_path():
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
