@@ -100,12 +100,12 @@ class Grouped(Pairs):
             without_pairs = _checked_round(pairs.n, r, [(coordinates, ()) for coordinates in groups[r]])
             _sorted_into_groups(pairs.n, r, without_pairs, pairs.pairs[start:stop])  # for its check
             rounds.append(without_pairs)
-        return Grouped._from_valid(
+        return Grouped.from_valid(
             pairs, tuple(tuple(group.coordinates for group in found) for found in rounds), starts
         )
 
     @staticmethod
-    def _from_valid(
+    def from_valid(
         pairs: Pairs, groups: tuple[tuple[np.ndarray, ...], ...], round_layers: np.ndarray
     ) -> Grouped:
         """From parts known to be valid."""
@@ -140,7 +140,7 @@ class Grouped(Pairs):
             starts.append(first)
         pairs = np.concatenate([np.zeros((0, 2), np.int64), *layers])
         flat = Pairs.from_flat(wiring.n, pairs, wiring.offsets)
-        return Grouped._from_valid(flat, tuple(groups), np.array(starts, np.int64))
+        return Grouped.from_valid(flat, tuple(groups), np.array(starts, np.int64))
 
     @property
     def n_rounds(self) -> int:
@@ -165,7 +165,7 @@ class Grouped(Pairs):
 
     @property
     def T(self) -> Grouped:
-        return Grouped._from_valid(super().T, self.groups[::-1], self.n_layers - self.round_layers[::-1])
+        return Grouped.from_valid(super().T, self.groups[::-1], self.n_layers - self.round_layers[::-1])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Grouped) and self._key() == other._key()
