@@ -146,6 +146,47 @@ def unusual_numpy_arrays(operator, dense, case):
         assert_close(torch.from_numpy(operator @ value), expected, _bound(operator, case.dtype))
 
 
+def entries(operator, dense, case):
+    n, last = operator.n, operator.n - 1
+    if operator.batch_shape:
+        with pytest.raises(ValueError, match="expected one operator, got a batch"):
+            operator[0, 0]
+        return
+    for index in [
+        (0, last),
+        (-1, slice(None)),
+        (slice(None), 0),
+        (slice(None, 3), slice(1, None, 2)),
+        ([0, last], slice(None)),
+        (slice(None), np.array([last, 0])),
+        ([0, last, 0], [last, last, 0]),
+        (torch.tensor([[0], [last]]), torch.tensor([0, last])),
+    ]:
+        expected = torch.from_numpy(
+            np.asarray(
+                dense.numpy()[tuple(np.asarray(p) if isinstance(p, torch.Tensor) else p for p in index)]
+            )
+        )
+        assert operator[index].shape == expected.shape, index
+        assert operator[index].dtype == case.dtype
+        # An entry may be small beside its column: errors are relative to the matrix.
+        off = (operator[index].double() - expected).abs().max() if expected.numel() else 0.0
+        assert off <= _bound(operator, case.dtype) * _norm(dense), index
+    for index in (0, (0, n), (0, 0, 0), (0.5, 0), ([0, 0], [0, 0, 0])):
+        with pytest.raises(ValueError, match="index: expected"):
+            operator[index]
+
+
+def as_an_array(operator, dense, case):
+    array = np.asarray(operator)
+    assert array.dtype == (np.float64 if case.dtype == torch.float64 else np.float32)
+    assert_close(torch.from_numpy(array).double(), dense, _bound(operator, case.dtype))
+    assert np.array_equal(operator.to_numpy(), array)
+    assert np.asarray(operator, dtype=np.float16).dtype == np.float16
+    with pytest.raises(ValueError, match="no array to share"):
+        np.array(operator, copy=False)
+
+
 def scipy_export(operator, dense, case):
     if operator.batch_shape:
         with pytest.raises(ValueError, match="expected one operator, got a batch"):
@@ -214,7 +255,7 @@ promises = [
     shape_and_attributes, to_dense, matrix_times_columns, matrix_times_batched_columns, matrix_times_vector,
     left_products, call_on_rows, transpose, adjoint_dot_test, non_contiguous_input, input_is_left_alone,
     numpy_in_numpy_out, unusual_numpy_arrays, scipy_export, sparse_factors, dtypes_promote, converts,
-    copies_and_pickles,
+    copies_and_pickles, entries, as_an_array,
 ]  # fmt: skip
 
 _ONLY_FOR = {

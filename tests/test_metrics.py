@@ -24,6 +24,12 @@ class OnlyMatmul:
         return self.matrix @ X
 
 
+def _overwriting(matrix, X):
+    Y = matrix @ X
+    X[:] = 0
+    return Y
+
+
 KINDS = {
     "array": lambda M: M,
     "list": lambda M: M.tolist(),
@@ -32,6 +38,8 @@ KINDS = {
     "LinearOperator": aslinearoperator,
     "matmul": OnlyMatmul,
     "function": lambda M: lambda X: M @ X,
+    "function of tensors": lambda M: lambda X: torch.mm(torch.from_numpy(M), X),
+    "function that overwrites": lambda M: lambda X: _overwriting(M, X),
 }
 
 
@@ -133,3 +141,16 @@ def test_an_estimate_around_a_value():
     assert estimate == (2.0, pytest.approx(1.02), pytest.approx(2.98))
     assert estimate.error == pytest.approx(0.5)
     assert Estimate.around(2.0, error=0.0) == (2.0, 2.0, 2.0)
+
+
+def test_a_function_of_float32_tensors_gets_them():
+    single = torch.from_numpy(A).float()
+    assert error_angle(lambda X: torch.mm(single, X), B, n=12) == pytest.approx(error_angle(A, B), rel=1e-5)
+
+
+def test_a_function_with_a_fault_of_its_own_shows_it():
+    def faulty(X):
+        return X @ "no matrix"
+
+    with pytest.raises(TypeError, match=r"matmul|unsupported"):
+        error_angle(faulty, B, n=12)

@@ -14,7 +14,7 @@ NAMES = {
     "swallowtail": """
         Butterfly Grouped Pairs Rotation SignedRotation SymmetricOperator HybridOperator
         available_backends select_backend use_backend
-        ArgumentError load save datasets gaussians nn optim
+        ArgumentError hessian load save datasets gaussians nn optim
         Estimate FitResult Stop Tracker error_angle fit_rotation fit_symmetric random_orthogonal random_symmetric
         GivensCovariance GivensLaplace GivensMixture GivensNormal
         conditional conjugate_gradients linear_regression log_determinant marginal product

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from swallowtail import datasets, gaussians, nn, optim
+from swallowtail.curvature import hessian
 from swallowtail.datasets import random_orthogonal, random_symmetric
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting import FitResult, Stop, Tracker, fit_rotation, fit_symmetric
@@ -47,6 +48,7 @@ __all__ = [
     "fit_rotation",
     "fit_symmetric",
     "gaussians",
+    "hessian",
     "linear_regression",
     "load",
     "log_determinant",

@@ -149,7 +149,7 @@ def as_product(name: str, A: Any) -> Product:
         shape = None if shape is None else (int(shape[0]), int(shape[1]))
         return Product(_checked(name, _multiply(A)), shape, None)
     if callable(A):
-        return Product(_checked(name, A), None, None)
+        return Product(_checked(name, _Function(A)), None, None)
     expected = "a matrix, something with @ or a function of columns (n, k)"
     raise ArgumentError(name, expected, type(A).__name__)
 
@@ -170,6 +170,38 @@ def _multiply(A: Any) -> Callable[[np.ndarray], Any]:
         return lambda X: A @ X
     checks.real_dtype("operator", dtype)
     return lambda X: A @ torch.from_numpy(np.ascontiguousarray(X)).to(getattr(A, "device", "cpu"), dtype)
+
+
+class _Function:
+    """A user's function of columns. It may be written for NumPy arrays or for tensors: the first call shows which."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+        self._takes_tensors: bool | None = None
+
+    def __call__(self, X: np.ndarray) -> Any:
+        if self._takes_tensors is None:
+            try:
+                Y = self._function(X.copy())  # a copy: it may write into what it is given
+            except (TypeError, AttributeError, RuntimeError) as error:
+                try:
+                    Y = self._on_tensors(X)
+                except Exception:
+                    raise error from None  # it was written for arrays, and has a fault of its own
+                self._takes_tensors = True
+                return Y
+            self._takes_tensors = False
+            return Y
+        return self._on_tensors(X) if self._takes_tensors else self._function(X.copy())
+
+    def _on_tensors(self, X: np.ndarray) -> Any:
+        columns = torch.from_numpy(np.array(X))
+        try:
+            return self._function(columns)
+        except RuntimeError as error:  # most often, float64 columns met a float32 model
+            if "dtype" not in str(error) and "Float" not in str(error):
+                raise
+            return self._function(columns.to(torch.get_default_dtype()))
 
 
 def _checked(name: str, function: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], np.ndarray]:

@@ -207,3 +207,25 @@ def test_a_batch_of_eigenvalues_on_one_rotation():
     torch.testing.assert_close(
         H.logdet(), d.abs().log().sum(-1).where((d < 0).sum(-1) % 2 == 0, torch.nan), equal_nan=True
     )
+
+
+def test_numbers_shift_and_scale():
+    H, dense = build("butterfly-5")
+    c, eye = 2.5, torch.eye(H.n, dtype=torch.float64)
+    for found, expected in [
+        (H + c, dense + c * eye),
+        (c + H, dense + c * eye),
+        (H - c, dense - c * eye),
+        (c - H, c * eye - dense),
+        (c * H, c * dense),
+        (H * np.float64(c), c * dense),
+        (H / c, dense / c),
+        (-H, -dense),
+    ]:
+        torch.testing.assert_close(found.to_dense(), expected)
+    scale = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    (H * scale).trace().backward()
+    torch.testing.assert_close(scale.grad, H.trace())
+    for other in ("2", torch.ones(2), H.to_dense(), True, None):
+        with pytest.raises(TypeError, match="unsupported operand"):
+            H + other

@@ -66,6 +66,40 @@ class Operator:
         eye = torch.eye(self.n, dtype=self.dtype, device=self.device)
         return self._on_columns(eye.expand(self.shape))
 
+    def to_numpy(self) -> np.ndarray:
+        """The matrix itself as a NumPy array; half precision becomes float32."""
+        dense = self.to_dense().detach().cpu()
+        return (dense.float() if dense.dtype in checks.HALF else dense).numpy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """For `numpy.asarray(operator)`: always a new array."""
+        if copy is False:
+            raise ValueError("an operator has no array to share; try copy=None")
+        dense = self.to_numpy()
+        return dense if dtype is None else dense.astype(dtype)
+
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        """Entries, as NumPy counts them: ``A[i, j]``, ``A[:, :3]``, ``A[[0, 1], [2, 3]]``. A column costs a product."""
+        checks.single("operator[i, j]", self.batch_shape)
+        if not isinstance(index, tuple) or len(index) != 2:
+            hint = "try A[i, j], A[i, :] or A[:, j]"
+            raise ArgumentError("index", "two indices, of a row and of a column", repr(index), hint)
+        positions = torch.arange(self.n, device=self.device)
+        try:
+            rows, columns = (positions[part] for part in index)
+            pointwise = all(not isinstance(part, (int, slice)) for part in index)
+            if pointwise:
+                rows, columns = torch.broadcast_tensors(rows, columns)
+        except (IndexError, TypeError, RuntimeError) as error:
+            raise ArgumentError(
+                "index", f"rows and columns below {self.n}", repr(index), str(error)
+            ) from error
+        units = torch.nn.functional.one_hot(columns.reshape(-1), self.n).to(self.dtype)
+        block = self._on_columns(units.mT)  # shape: (n, k)
+        if pointwise:
+            return block[rows.reshape(-1), torch.arange(rows.numel(), device=self.device)].reshape(rows.shape)
+        return block.reshape(self.n, *columns.shape)[rows]
+
     def to_scipy(self) -> Any:
         """As a ``scipy.sparse.linalg.LinearOperator`` (NumPy arrays, CPU)."""
         from scipy.sparse.linalg import LinearOperator

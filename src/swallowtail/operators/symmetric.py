@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from swallowtail import checks, ops
@@ -81,6 +82,31 @@ class SymmetricOperator(Operator):
             got = f"one to {getattr(eigenvalues, 'shape', type(eigenvalues).__name__)}"
             raise ArgumentError("f", "a function from (…, n) eigenvalues to as many", got)
         return SymmetricOperator(self.rotation, eigenvalues)
+
+    def __add__(self, c: Any) -> SymmetricOperator:
+        """H + c·I. A number added to an operator counts as that multiple of the identity."""
+        return self.function(lambda d: d + c) if _is_number(c) else NotImplemented
+
+    def __mul__(self, c: Any) -> SymmetricOperator:
+        """c·H."""
+        return self.function(lambda d: d * c) if _is_number(c) else NotImplemented
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __sub__(self, c: Any) -> SymmetricOperator:
+        """H − c·I."""
+        return self + (-c) if _is_number(c) else NotImplemented
+
+    def __rsub__(self, c: Any) -> SymmetricOperator:
+        """c·I − H."""
+        return -self + c if _is_number(c) else NotImplemented
+
+    def __truediv__(self, c: Any) -> SymmetricOperator:
+        """H/c."""
+        return self.function(lambda d: d / c) if _is_number(c) else NotImplemented
+
+    def __neg__(self) -> SymmetricOperator:
+        return self * -1
 
     def inverse(self, epsilon: float | None = None) -> SymmetricOperator:
         """H⁻¹ = Q D⁻¹ Qᵀ. A zero eigenvalue is a ValueError unless ``epsilon`` is given."""
@@ -220,3 +246,10 @@ class SymmetricOperator(Operator):
 
     def __repr__(self) -> str:
         return f"SymmetricOperator(n={self.n}, {self.rotation!r})"
+
+
+def _is_number(c: Any) -> bool:
+    """A real number; a tensor of one number counts, so that gradients reach it."""
+    if isinstance(c, torch.Tensor):
+        return c.ndim == 0 and not c.is_complex()
+    return isinstance(c, (int, float, np.integer, np.floating)) and not isinstance(c, bool)
