@@ -21,6 +21,7 @@ PRIVATE = {
 # Tests of what several modules do together. All others are named after a module: a/test_b.py tests a/b.py or a/b/, and
 # a/test_init.py tests a/__init__.py.
 CROSSING = {
+    "cli/test_full_disk.py",
     "cli/test_interrupts.py",
     "cli/test_mistakes.py",
     "experiments/test_committed.py",

@@ -13,7 +13,7 @@ import pytest
 import torch
 from cases import DTYPES, WIRINGS, normal, random_angles
 
-from swallowtail import ArgumentError, Butterfly, Rotation, SymmetricOperator, io, load, save
+from swallowtail import ArgumentError, Butterfly, Rotation, SymmetricOperator, load, save
 
 
 def operators(wiring, dtype):
@@ -97,16 +97,23 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
     path, old = tmp_path / "q", Rotation.random(8, seed=0)
     save(old, path)
 
-    def fail(tensors, filename, metadata):
-        with open(filename, "wb") as file:
-            file.write(b"half of it")
+    def fail(descriptor):
         raise OSError("disk full")
 
-    monkeypatch.setattr(io, "save_file", fail)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="disk full"):
         save(Rotation.random(8, seed=1), path)
     same(load(path), old)
     assert [p.name for p in tmp_path.iterdir()] == ["q"]
+
+
+def test_an_operator_outlives_its_file(tmp_path):
+    """Its tensors are no views of the file: that may be cut short while they are used."""
+    path, Q = tmp_path / "q", Rotation.random(4096, seed=0)
+    save(Q, path)
+    loaded = load(path)
+    os.truncate(path, 0)
+    same(loaded, Q)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")

@@ -2,6 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
+from swallowtail import startup
+
+if startup.is_command():
+    startup.quiet_interrupts()
+
+
 from swallowtail import datasets, gaussians, nn, optim
 from swallowtail.curvature import hessian
 from swallowtail.datasets import random_orthogonal, random_symmetric

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import uuid
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -16,9 +15,9 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as serialize
 
-from swallowtail import checks
+from swallowtail import atomic, checks
 from swallowtail.errors import ArgumentError
 from swallowtail.operators import HybridOperator, Rotation, SignedRotation, SymmetricOperator
 from swallowtail.wiring import Butterfly, Grouped, Pairs, Wiring, pairs_at_stride
@@ -37,7 +36,19 @@ _KINDS = "a Rotation, a SignedRotation, a SymmetricOperator or a HybridOperator"
 
 
 def save(operator: AnyOperator, path: str | os.PathLike[str]) -> None:
-    """Write an operator to ``path``. A kill in mid-save leaves the old file as it was."""
+    """Write an operator to ``path``.
+
+    A kill, an interrupt or a full disk in mid-save leaves the old file as it was. The new file has the permissions of
+    the old one; a symbolic link stays, and what it points to is replaced.
+
+    Args:
+        operator: a `Rotation`, `SignedRotation`, `SymmetricOperator` or `HybridOperator`, on any device.
+        path: of the file, in a folder that exists; usually ending in ``.safetensors``.
+
+    Raises:
+        ArgumentError: the operator is none of these.
+        OSError: the file cannot be written.
+    """
     if not isinstance(operator, AnyOperator):
         raise ArgumentError("operator", _KINDS, type(operator).__name__)
     header, tensors = pack(operator)
@@ -45,7 +56,16 @@ def save(operator: AnyOperator, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str], device: Any = "cpu") -> AnyOperator:
-    """Read an operator. A truncated, damaged, foreign or newer file is an `ArgumentError` that says what is wrong."""
+    """Read an operator that `save` has written.
+
+    Args:
+        path: of the file. It is not trusted: nothing in it is run, and all of it is checked.
+        device: where the operator goes.
+
+    Raises:
+        ArgumentError: a truncated, damaged, foreign or newer file, or a device that is not there; it says which.
+        FileNotFoundError: there is no such file.
+    """
     device = _device(device)
     if not Path(path).is_file():
         raise FileNotFoundError(f"path: expected a file, got nothing at {path}")
@@ -114,7 +134,9 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, torch.Tensor], dict[st
     """The tensors of a safetensors file, on the CPU, and its metadata; an `ArgumentError` if it is none."""
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118 (not a dict)
+            # Clones: the tensors are views of the file, which may change or shrink while they are used.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a dict)
+            return tensors, file.metadata() or {}
     except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
         # safetensors itself raises the first; PyTorch the others, for a dtype or a shape that it does not know.
         got = f"one that is truncated or of another kind ({error})"
@@ -122,25 +144,15 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, torch.Tensor], dict[st
 
 
 def write(path: str | os.PathLike[str], tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
-    """Write a safetensors file so that ``path`` is at every moment the old file or the new one."""
-    path = Path(path)
+    """Write a safetensors file so that ``path`` is at every moment the old file or the new one; see `atomic`."""
     # Copies: safetensors refuses tensors that share memory, as views of one vector of parameters do.
     tensors = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in tensors.items()
     }
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        temporary.touch(exist_ok=False)
-        mode = temporary.stat().st_mode
-        save_file(tensors, temporary, metadata=metadata)
-        temporary.chmod(mode)  # safetensors makes a file of its own, for the owner alone
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    contents = serialize(tensors, metadata=metadata)
+    with atomic.replacing(path) as file:
+        file.write(contents)
 
 
 def _device(device: Any) -> torch.device:

@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 import torch
 
-from swallowtail import Rotation, fit_rotation, fit_symmetric, io, random_orthogonal, random_symmetric, save
+from swallowtail import (
+    Rotation,
+    atomic,
+    fit_rotation,
+    fit_symmetric,
+    io,
+    random_orthogonal,
+    random_symmetric,
+    save,
+)
 from swallowtail.fitting import checkpoint as _checkpoint
 from swallowtail.fitting.core import search
 from swallowtail.fitting.core.records import Stop
@@ -23,7 +32,7 @@ def eager(monkeypatch):
     """Every state is written, and none waits for the disk."""
     monkeypatch.setattr(_checkpoint, "EVERY", 0.0)
     monkeypatch.setattr(_checkpoint, "SHARE", np.inf)
-    monkeypatch.setattr(io.os, "fsync", lambda descriptor: None)
+    monkeypatch.setattr(atomic.os, "fsync", lambda descriptor: None)
 
 
 def result_bytes(result):
@@ -264,8 +273,22 @@ def test_no_folder(tmp_path):
 
 
 def test_a_kill_in_mid_write_leaves_nothing_behind(tmp_path):
-    path = tmp_path / "fit"
-    (tmp_path / ".fit.0123.tmp").write_bytes(b"half")
-    (tmp_path / ".other.0123.tmp").write_bytes(b"half")
-    fit_symmetric(random_symmetric(8, 2, seed=0), checkpoint=path)
-    assert [file.name for file in tmp_path.iterdir()] == [".other.0123.tmp"]
+    (tmp_path / f"{atomic.PREFIX}0123{atomic.SUFFIX}").write_bytes(b"half")
+    (tmp_path / ".other.tmp").write_bytes(b"somebody else's")
+    fit_symmetric(random_symmetric(8, 2, seed=0), checkpoint=tmp_path / "fit")
+    assert [file.name for file in tmp_path.iterdir()] == [".other.tmp"]
+
+
+def test_a_full_disk_does_not_stop_the_fit(tmp_path, eager, monkeypatch):
+    path, H = tmp_path / "fit", random_symmetric(8, 2, seed=0)
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(atomic.os, "fsync", full)
+    expected = r"cannot be written \(No space left on device\); the fit goes on"
+    with pytest.warns(UserWarning, match=expected) as seen:
+        result = fit_symmetric(H, checkpoint=path)
+    assert len(seen) == 1
+    assert result_bytes(result) == result_bytes(fit_symmetric(H))
+    assert list(tmp_path.iterdir()) == []

@@ -136,3 +136,13 @@ def test_layers_and_groups_must_fit_together():
         Grouped.from_layers(pairs, [everything, [range(2), range(2, 6)]], [0, 2, 3])
     with pytest.raises(ArgumentError, match="size: expected an integer ≥ 2, got 1"):
         Grouped.from_wiring(pairs, 1)
+
+
+def test_checks_take_memory_for_the_coordinates_named_only():
+    """A small file may name any n. With n numbers per round this would take 16 GiB, 50 times."""
+    n, rounds = 2**31 - 1, 50
+    pairs = Pairs.from_flat(n, np.array([[0, n - 1]] * rounds), np.arange(rounds + 1))
+    wiring = Grouped.from_layers(pairs, [[[0, n - 1]]] * rounds, range(rounds + 1))
+    assert (wiring.n_rounds, len(wiring.rounds)) == (rounds, rounds)
+    with pytest.raises(ArgumentError, match=r"round 0: expected pairs inside the group"):
+        Grouped.from_layers(pairs, [[[0, 5]]] * rounds, range(rounds + 1))

@@ -6,14 +6,15 @@ Exit codes: 0 done, 1 a mistake in the input (one line on stderr), 2 one in the 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from swallowtail import __version__, checks
-from swallowtail.cli.files import READS, check_output, read_array
+from swallowtail import __version__, atomic, checks, startup
+from swallowtail.cli.files import READS, check_output, keep, read_array
 from swallowtail.cli.render import error_line, in_options
 from swallowtail.errors import ArgumentError
 from swallowtail.experiments import EXPERIMENTS
@@ -24,9 +25,14 @@ METHODS = ("auto", "pairs", "butterfly", "recovery", "hybrid", "sgd")
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    startup.usual_interrupts()
     options = _parser().parse_args(arguments)
     try:
         code = options.run(options)
+        sys.stdout.flush()  # here and not at exit, so that a full disk behind it is one line too
+    except BrokenPipeError:  # whoever read the output has gone: nobody to tell, and nothing to print at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except KeyboardInterrupt:
         print("swallowtail: interrupted", file=sys.stderr)
         return 130
@@ -133,14 +139,17 @@ def _fit(options: argparse.Namespace) -> int:
         )
     except KeyboardInterrupt:  # the second Ctrl-C: they want no result
         return _interrupted(options.checkpoint)
+    # The operator first: neither a full disk nor a closed pipe may cost the work.
+    kept = options.output is None or keep(options.output, lambda path: save(result.operator, path))
     print(in_options(str(result)))
-    if options.output is not None:
-        save(result.operator, options.output)
+    if options.output is not None and kept:
         print(f"saved to {options.output}")
     if options.plot is not None:
         result.plot(options.plot)
         print(f"plot in {options.plot}")
-    return _interrupted(options.checkpoint) if result.status == "interrupted" else 0
+    if result.status == "interrupted":
+        return _interrupted(options.checkpoint)
+    return 0 if kept else 1
 
 
 def _interrupted(checkpoint: Path | None) -> int:
@@ -212,7 +221,8 @@ def _apply(options: argparse.Namespace) -> None:
         result = operator.solve(X, options.epsilon)
     else:
         raise ArgumentError("--inverse", "a symmetric operator", "a rotation")
-    np.save(options.output, result)
+    with atomic.replacing(options.output) as file:
+        np.save(file, result)
     print(f"saved {result.shape} to {options.output}")
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +36,50 @@ def check_output(option: str, path: Path, suffix: str, *inputs: Path) -> None:
     for other in inputs:
         if path.absolute() == other.absolute() or (path.exists() and other.exists() and path.samefile(other)):
             raise ArgumentError(option, "a file of its own", f"{path} a second time", "try another name")
+
+
+def keep(path: Path, write: Callable[[Path], None]) -> bool:
+    """Write what took long to compute: to ``path`` or, if that fails, where there is room; say so on stderr.
+
+    The other places are the current folder, the folder for temporary files and the home folder; in a terminal the user
+    is asked if none of them can be written to.
+
+    Returns:
+        Whether it is in ``path``.
+
+    Raises:
+        OSError: it could be written nowhere.
+    """
+    try:
+        write(path)
+    except OSError as error:
+        failure = error
+    else:
+        return True
+    print(f"swallowtail: {path} cannot be written: {failure.strerror or failure}", file=sys.stderr)
+    name = f"swallowtail-{uuid.uuid4().hex[:8]}{path.suffix}"
+    for folder in (Path.cwd(), Path(tempfile.gettempdir()), Path(os.path.expanduser("~"))):
+        if _written(folder / name, write):
+            return False
+    while sys.stdin is not None and sys.stdin.isatty():
+        answer = input("another file to save to, or nothing to give up: ").strip()
+        if not answer or _written(Path(answer), write):
+            break
+        print(f"swallowtail: {answer} cannot be written either", file=sys.stderr)
+    else:
+        answer = ""
+    if not answer:
+        raise failure
+    return False
+
+
+def _written(path: Path, write: Callable[[Path], None]) -> bool:
+    try:
+        write(path)
+    except OSError:
+        return False
+    print(f"swallowtail: it is in {path} instead", file=sys.stderr)
+    return True
 
 
 def read_array(path: Path) -> Any:

@@ -13,6 +13,7 @@ import copy
 import hashlib
 import json
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from swallowtail import io
+from swallowtail import atomic, io
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.checkpoint_contents import Form, check_form, finished_form
 from swallowtail.fitting.result import Candidate
@@ -47,6 +48,7 @@ class Checkpoint:
         self._forms: dict[str, Form] = {}  # arrays become tensors "form/name"; JSON holds the rest
         self._done: dict[str, Candidate] = {}
         self._next = time.perf_counter() + EVERY
+        self._warned = False  # that it cannot be written
         self._copy: tuple[str, Form] | None = None  # a form and its state, newer than the file
         self._next_copy = 0.0
         if self._path is None:
@@ -99,8 +101,7 @@ class Checkpoint:
         """The fit is done: delete the file, and what a kill in mid-write may have left."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)
-            for orphan in self._path.parent.glob(f".{self._path.name}.*.tmp"):
-                orphan.unlink(missing_ok=True)
+            atomic.sweep(self._path.parent)
 
     def _write_copy(self) -> None:
         """The fit was stopped: little of its work should be lost."""
@@ -117,7 +118,13 @@ class Checkpoint:
             for key in form.keys() - notes[name].keys():
                 tensors[f"{name}/{key}"] = torch.from_numpy(form[key])
         header = json.dumps({"fit": self._fit, "forms": notes})
-        io.write(self._path, tensors, {_KEY: header, _DIGEST: digest_of_contents(tensors, header)})
+        try:
+            io.write(self._path, tensors, {_KEY: header, _DIGEST: digest_of_contents(tensors, header)})
+        except OSError as error:  # a full disk: the fit is worth more than its checkpoint
+            if not self._warned:
+                text = f"the checkpoint {self._path} cannot be written ({error.strerror or error})"
+                warnings.warn(f"{text}; the fit goes on, and tries again now and then", stacklevel=2)
+            self._warned = True
 
     def _read(self, path: Path) -> dict[str, Form]:
         """The forms of the file; whether they can be used is not yet known."""

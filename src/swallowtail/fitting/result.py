@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from swallowtail import atomic
 from swallowtail.fitting.core.records import History
 from swallowtail.metrics import Estimate
 from swallowtail.operators.base import Operator
@@ -139,7 +141,8 @@ class FitResult:
             right.hist(np.degrees(rotation.angles.detach().cpu().numpy()), bins=36, color="#D55E00")
             right.set(xlabel="degrees", ylabel="rotations", title="angles of the fit")
         if path is not None:
-            figure.savefig(path, dpi=150)
+            with atomic.replacing(path) as file:
+                figure.savefig(file, dpi=150, format=Path(path).suffix[1:] or "png")
         return figure
 
 

@@ -98,7 +98,7 @@ class Grouped(Pairs):
         rounds = list[list[Group]]()
         for r, (start, stop) in enumerate(pairwise(pairs.offsets[starts])):
             without_pairs = _checked_round(pairs.n, r, [(coordinates, ()) for coordinates in groups[r]])
-            _sorted_into_groups(pairs.n, r, without_pairs, pairs.pairs[start:stop])  # for its check
+            _sorted_into_groups(r, without_pairs, pairs.pairs[start:stop])  # for its check
             rounds.append(without_pairs)
         return Grouped.from_valid(
             pairs, tuple(tuple(group.coordinates for group in found) for found in rounds), starts
@@ -157,9 +157,7 @@ class Grouped(Pairs):
         """The groups of every round, Q₁ first, each with its pairs in the order of the layers."""
         spans = pairwise(self.offsets[self.round_layers])
         return [
-            _sorted_into_groups(
-                self.n, r, [Group(c, np.zeros((0, 2), np.int64)) for c in groups], self.pairs[a:b]
-            )
+            _sorted_into_groups(r, [Group(c, np.zeros((0, 2), np.int64)) for c in groups], self.pairs[a:b])
             for r, (groups, (a, b)) in enumerate(zip(self.groups, spans, strict=True))
         ]
 
@@ -186,7 +184,7 @@ class Grouped(Pairs):
 
 def _checked_round(n: int, index: int, groups: Any) -> list[Group]:
     """One round as records of arrays, checked."""
-    found, owner = list[Group](), np.full(n, -1)
+    listed = list[Group]()
     for q, group in enumerate(groups):
         name = f"round {index}, group {q}"
         try:
@@ -194,18 +192,44 @@ def _checked_round(n: int, index: int, groups: Any) -> list[Group]:
         except (TypeError, ValueError) as error:
             got = repr(group) if len(repr(group)) < 60 else type(group).__name__
             raise ArgumentError(name, "(coordinates, pairs)", got, "try ([0, 1], [(0, 1)])") from error
-        array = _coordinates(n, name, coordinates)
-        if (owner[array] >= 0).any():
-            shared = array[owner[array] >= 0][0]
-            got = f"coordinate {shared} in groups {owner[shared]} and {q}"
-            raise ArgumentError(
-                f"round {index}", "disjoint groups", got, "try a round of its own for one of them"
-            )
-        owner[array] = q
-        inside = pairs_array(n, name, pairs)
-        _inside(name, inside, owner[inside] == q)
-        found.append(Group(array, inside))
-    return found
+        listed.append(Group(_coordinates(n, name, coordinates), pairs_array(n, name, pairs)))
+    owners = _Owners(listed)
+    if owners.shared is not None:
+        coordinate, one, other = owners.shared
+        got, hint = (
+            f"coordinate {coordinate} in groups {one} and {other}",
+            "try a round of its own for one of them",
+        )
+        raise ArgumentError(f"round {index}", "disjoint groups", got, hint)
+    for q, group in enumerate(listed):
+        _inside(f"round {index}, group {q}", group.pairs, owners.of(group.pairs) == q)
+    return listed
+
+
+class _Owners:
+    """Which group of a round has a coordinate. Takes memory for the coordinates named, not for all n: files name n."""
+
+    def __init__(self, groups: list[Group]) -> None:
+        joined = np.concatenate([np.zeros(0, np.int64), *(group.coordinates for group in groups)])
+        order = np.argsort(joined, kind="stable")
+        self._coordinates = joined[order]
+        self._group = np.repeat(np.arange(len(groups)), [len(group.coordinates) for group in groups])[order]
+
+    @property
+    def shared(self) -> tuple[int, int, int] | None:
+        """A coordinate that two groups have, and those two; or None."""
+        (twice,) = np.nonzero(self._coordinates[1:] == self._coordinates[:-1])
+        if not len(twice):
+            return None
+        k = int(twice[0])
+        return int(self._coordinates[k]), int(self._group[k]), int(self._group[k + 1])
+
+    def of(self, coordinates: np.ndarray) -> np.ndarray:
+        """The group of each coordinate, −1 for none; the same shape."""
+        if not len(self._coordinates):
+            return np.full(coordinates.shape, -1)
+        place = np.searchsorted(self._coordinates, coordinates).clip(max=len(self._coordinates) - 1)
+        return np.where(self._coordinates[place] == coordinates, self._group[place], -1)
 
 
 def _coordinates(n: int, name: str, coordinates: Any) -> np.ndarray:
@@ -235,12 +259,9 @@ def _inside(name: str, pairs: np.ndarray, inside: np.ndarray) -> None:
         raise ArgumentError(name, "pairs inside the group", f"the pair ({i}, {j})", hint)
 
 
-def _sorted_into_groups(n: int, index: int, groups: list[Group], pairs: np.ndarray) -> list[Group]:
+def _sorted_into_groups(index: int, groups: list[Group], pairs: np.ndarray) -> list[Group]:
     """Give every group its pairs, in the order they come."""
-    owner = np.full(n, -1)
-    for q, group in enumerate(groups):
-        owner[group.coordinates] = q
-    home = owner[pairs]
+    home = _Owners(groups).of(pairs)
     _inside(f"round {index}", pairs, (home == home[:, :1]) & (home >= 0))
     return [Group(group.coordinates, pairs[home[:, 0] == q]) for q, group in enumerate(groups)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import os
+import io
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from swallowtail import atomic
 from swallowtail.errors import ArgumentError
 
 Row = dict[str, Any]  # str, int and float values; None and missing keys are empty cells
@@ -61,14 +62,12 @@ def write_rows(path: Path, rows: list[Row]) -> None:
     """Write all rows or, if killed meanwhile, leave the old file as it was."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    with part.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({key: _plain(value) for key, value in row.items()} for row in rows)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: _plain(value) for key, value in row.items()} for row in rows)
+    with atomic.replacing(path) as file:
+        file.write(text.getvalue().encode())
 
 
 def _as_read(row: Row) -> Row:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import swallowtail
+from swallowtail import atomic
 from swallowtail.errors import ArgumentError
 
 RECORD = "run.json"
@@ -45,9 +46,8 @@ def write_record(output: Path, record: Record) -> None:
 def write_file(path: Path, data: bytes) -> None:
     """Write all of it or, if killed meanwhile, leave the old file as it was."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(data)
-    part.replace(path)
+    with atomic.replacing(path) as file:
+        file.write(data)
 
 
 def where_and_when(command: str) -> Record:
