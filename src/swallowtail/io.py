@@ -87,7 +87,9 @@ def pack(operator: AnyOperator) -> tuple[dict[str, Any], dict[str, torch.Tensor]
     elif isinstance(operator, SignedRotation):
         tensors["signs"] = operator.signs
     elif isinstance(operator, HybridOperator):
-        tensors["eigenvalues"] = operator.symmetric.eigenvalues
+        d = operator.symmetric.eigenvalues
+        one = not rotation.n_rotations and bool((d == d[0]).all())  # c·I: one number
+        tensors["eigenvalues"] = d[:1] if one else d
         tensors["basis"], tensors["weights"] = operator.basis, operator.weights
     header: dict[str, Any] = {"kind": type(operator).__name__}
     wiring = rotation.wiring
@@ -124,7 +126,13 @@ def unpack(header: Any, tensors: dict[str, torch.Tensor]) -> AnyOperator:
         return rotation
     if kind == "SignedRotation":
         return SignedRotation(rotation, tensors["signs"])
-    symmetric = SymmetricOperator(rotation, tensors["eigenvalues"])
+    d = tensors["eigenvalues"]
+    if kind == "HybridOperator" and not rotation.n_rotations and d.shape == (1,):
+        checks.last_axis(
+            "basis", tensors["basis"].mT, rotation.n, "n"
+        )  # before as many numbers are made of one
+        d = d.repeat(rotation.n)
+    symmetric = SymmetricOperator(rotation, d)
     if kind == "SymmetricOperator":
         return symmetric
     return HybridOperator(symmetric, tensors["basis"], tensors["weights"])

@@ -137,6 +137,41 @@ class Operator:
         return act(X.mT).mT
 
 
+class Affine(Operator):
+    """A symmetric operator H that has multiples and shifts: scale·H + shift·I by a hook, ``_affine(scale, shift)``.
+
+    A number added to an operator counts as that multiple of the identity.
+    """
+
+    def _affine(self, scale: Any, shift: Any) -> Any:
+        raise NotImplementedError
+
+    def __add__(self, c: Any) -> Any:
+        """H + c·I."""
+        return self._affine(1, c) if _is_number(c) else NotImplemented
+
+    def __mul__(self, c: Any) -> Any:
+        """c·H."""
+        return self._affine(c, 0) if _is_number(c) else NotImplemented
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __sub__(self, c: Any) -> Any:
+        """H − c·I."""
+        return self._affine(1, -c) if _is_number(c) else NotImplemented
+
+    def __rsub__(self, c: Any) -> Any:
+        """c·I − H."""
+        return self._affine(-1, c) if _is_number(c) else NotImplemented
+
+    def __truediv__(self, c: Any) -> Any:
+        """H/c."""
+        return self._affine(1 / c, 0) if _is_number(c) else NotImplemented
+
+    def __neg__(self) -> Any:
+        return self._affine(-1, 0)
+
+
 def device_and_dtype(device: Any, dtype: torch.dtype | None) -> tuple[Any, torch.dtype | None]:
     """The arguments of ``to``; a dtype may come first, as with tensors."""
     return (None, device) if isinstance(device, torch.dtype) else (device, dtype)
@@ -149,3 +184,10 @@ def _incoming(name: str, value: Any, operator: Operator) -> tuple[torch.Tensor, 
     like = torch.empty(0, dtype=operator.dtype, device=operator.device)
     tensor = checks.as_tensor(name, value, like)
     return tensor, lambda result: result.detach().cpu().numpy()
+
+
+def _is_number(c: Any) -> bool:
+    """A real number; a tensor of one number counts, so that gradients reach it."""
+    if isinstance(c, torch.Tensor):
+        return c.ndim == 0 and not c.is_complex()
+    return isinstance(c, (int, float, np.integer, np.floating)) and not isinstance(c, bool)

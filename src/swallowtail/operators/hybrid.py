@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
-from swallowtail.operators.base import Operator, device_and_dtype
+from swallowtail.operators import updates
+from swallowtail.operators.base import Affine, device_and_dtype
 from swallowtail.operators.rotation import Rotation
-from swallowtail.operators.symmetric import SymmetricOperator
+from swallowtail.operators.symmetric import SymmetricOperator, seeded
+from swallowtail.ops.route import KERNEL, route
+from swallowtail.wiring import Pairs
 
 
-class HybridOperator(Operator):
+class HybridOperator(Affine):
     """H = S + U diag(w) Uᵀ with S = Q D Qᵀ a `SymmetricOperator`: for a few strong directions among many weak.
 
-    Solves and determinants go by Woodbury's formula and need an invertible D. One operator, not a batch.
+    Q may have no rotations: H is then a diagonal, or a multiple of the identity, and rank-one terms, and no kernel of
+    rotations is called. Solves, inverses, determinants and samples are exact, by Woodbury's formula and the
+    determinant lemma, and need an invertible D. `function` goes by block Lanczos. One operator, not a batch.
 
     Args:
         symmetric: S.
@@ -42,6 +48,15 @@ class HybridOperator(Operator):
             raise ArgumentError("weights", expected, tuple(self.weights.shape))
         checks.same_device(eigenvalues=symmetric.eigenvalues, basis=self.basis, weights=self.weights)
         self.batch_shape = torch.Size()
+
+    @staticmethod
+    def without_rotations(diagonal: Any, basis: Any, weights: Any) -> HybridOperator:
+        """diag(diagonal) + U diag(w) Uᵀ; all of a ``diagonal`` (n,) may be equal, for c·I + U diag(w) Uᵀ."""
+        d = checks.as_tensor("diagonal", diagonal)
+        if d.ndim != 1 or not len(d):
+            raise ArgumentError("diagonal", "shape (n,)", tuple(d.shape))
+        rotation = Rotation(Pairs(len(d), []), torch.zeros(0, dtype=d.dtype, device=d.device))
+        return HybridOperator(SymmetricOperator(rotation, d), basis, weights)
 
     @property
     def rotation(self) -> Rotation:
@@ -80,6 +95,9 @@ class HybridOperator(Operator):
         basis, weights = (t.to(device=device, dtype=dtype) for t in (self.basis, self.weights))
         return HybridOperator(self.symmetric.to(device, dtype), basis, weights)
 
+    def _affine(self, scale: Any, shift: Any) -> HybridOperator:
+        return HybridOperator(self.symmetric._affine(scale, shift), self.basis, self.weights * scale)
+
     def trace(self) -> torch.Tensor:
         """Tr H = Σ d + Σ w ‖u‖²."""
         return self.symmetric.trace() + (self.weights * (self.basis * self.basis).sum(0)).sum()
@@ -98,11 +116,18 @@ class HybridOperator(Operator):
         U, w = self._terms(own.dtype)
         return (own.to(U.dtype) + ((x.to(U.dtype) @ U) ** 2) @ w).to(own.dtype)
 
-    def solve(self, B: Any, epsilon: float | None = None) -> Any:
-        """H⁻¹ B for B (n,) or (n, k): S⁻¹B − S⁻¹U (1 + W UᵀS⁻¹U)⁻¹ W UᵀS⁻¹B.
+    def inverse(self, epsilon: float | None = None) -> HybridOperator:
+        """H⁻¹ = S⁻¹ − S⁻¹U (1 + W UᵀS⁻¹U)⁻¹ W UᵀS⁻¹, Woodbury's formula: of the same rank and cost as H.
 
         Zero eigenvalues of S are a ValueError unless ``epsilon``, their floor, is given.
         """
+        inverse = self.symmetric.inverse(epsilon)
+        U, w = self._terms(self.dtype)
+        basis, weights = updates.woodbury(U, inverse @ U, w)
+        return HybridOperator(inverse, basis.to(self.basis.dtype), weights.to(self.weights.dtype))
+
+    def solve(self, B: Any, epsilon: float | None = None) -> Any:
+        """H⁻¹ B for B (n,) or (n, k), by Woodbury's formula; zero eigenvalues of S as in `inverse`."""
         if not isinstance(B, torch.Tensor):
             like = torch.empty(0, dtype=self.dtype, device=self.device)
             return self.solve(checks.as_tensor("B", B, like), epsilon).detach().cpu().numpy()
@@ -110,21 +135,94 @@ class HybridOperator(Operator):
         first = inverse @ B
         U, w = self._terms(first.dtype)
         solved_U, columns = inverse @ U, first.to(U.dtype).reshape(self.n, -1)
-        inner = torch.linalg.solve(self._capacitance(U, solved_U, w), w[:, None] * (U.T @ columns))
+        inner = torch.linalg.solve(updates.capacitance(U, solved_U, w), w[:, None] * (U.T @ columns))
         return (columns - solved_U @ inner).reshape(first.shape).to(first.dtype)
+
+    def function(
+        self,
+        f: Callable[[torch.Tensor], torch.Tensor],
+        tolerance: float | None = None,
+        max_rank: int | None = None,
+    ) -> HybridOperator:
+        """f(H), by block Lanczos: f(S) and more rank-one terms, which grow until they change f(H) no more.
+
+        Exact for a multiple of the identity and rank-one terms, whose rank stays. Otherwise the rank grows by that
+        of H per step; smooth functions take few steps.
+
+        Args:
+            f: acts on a tensor of eigenvalues, e.g. ``torch.sqrt``.
+            tolerance: of f(H) − f(S), relative; 1e-8 in float64, 1e-5 otherwise.
+            max_rank: where to stop even so; n by default, where f(H) is exact.
+        """
+        at_most = self.n if max_rank is None else checks.integer("max_rank", max_rank, at_least=self.rank)
+        f_of_S = self.symmetric.function(f)
+        U, w = self._terms(self.dtype)
+        if tolerance is None:
+            tolerance = 1e-8 if U.dtype == torch.float64 else 1e-5
+        checks.number("tolerance", tolerance, above=0)
+        basis, weights = updates.of_function(self.symmetric, U, w, f, tolerance, at_most)
+        return HybridOperator(f_of_S, basis.to(self.basis.dtype), weights.to(self.weights.dtype))
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        seed: int | None = None,
+        generator: torch.Generator | None = None,
+        epsilon: float | None = None,
+    ) -> torch.Tensor:
+        """Draw from the Gaussian with mean 0 and covariance H, exactly; shape (n_samples, n).
+
+        H = LLᵀ with L = Q D^½ (1 + Y diag(a) Yᵀ), Y orthonormal of the rank of H. A negative eigenvalue of S, or of
+        H, is a ValueError unless ``epsilon``, the floor of D, is given; so is a zero of D beside negative weights.
+        """
+        d, dtype = self.symmetric.eigenvalues, torch.promote_types(self.dtype, torch.float32)
+        U, w = (t.to(dtype) for t in (self.basis, self.weights))
+        d = (d if epsilon is None else d.clamp(min=epsilon)).to(dtype)
+        count = checks.integer("n_samples", n_samples, at_least=0)
+        generator = seeded(self.device, seed, generator)
+        z = torch.randn((count, self.n), generator=generator, dtype=dtype, device=self.device)
+        if bool((d < 0).any()):
+            got = f"{int((d < 0).sum())} negative, the least {float(d.detach().min()):.3g}"
+            raise ArgumentError("sample", "eigenvalues of S ≥ 0", got, "try `epsilon=1e-6`")
+        if bool((w >= 0).all()):  # the sum of two draws, though D be singular
+            more = torch.randn((count, self.rank), generator=generator, dtype=dtype, device=self.device)
+            own = self.rotation((z * d.sqrt()).to(self.dtype)).to(dtype)
+            return (own + (more * w.sqrt()) @ U.T).to(self.dtype)
+        if bool((d == 0).any()):
+            got = f"{int((d == 0).sum())} zero, beside negative weights"
+            raise ArgumentError("sample", "eigenvalues of S > 0", got, "try `epsilon=1e-6`")
+        Y, a = updates.root(self.rotation.T(U.T).T / d.sqrt()[:, None], w, floor=epsilon is not None)
+        return self.rotation(((z + ((z @ Y) * a) @ Y.T) * d.sqrt()).to(self.dtype))
+
+    def to_linear_operator(self) -> Any:
+        """As an operator of the ``linear_operator`` package (GPyTorch's): a sum of two."""
+        from swallowtail.operators.linear_operator import as_sum
+
+        return as_sum(self.symmetric, self.basis, self.weights)
+
+    def to_sparse_factors(self) -> list[Any]:
+        """SciPy CSR matrices whose product is H: [1 U], Q₁, …, diag(D, w), …, Q₁ᵀ, [1 U]ᵀ."""
+        from scipy.sparse import block_diag, csr_array, eye_array, hstack
+
+        U, w = (t.detach().cpu().double().numpy() for t in (self.basis, self.weights))
+        first = hstack([eye_array(self.n), csr_array(U)]).tocsr()
+        factors = self.symmetric.to_sparse_factors()
+        middle = len(factors) // 2
+        beside = [eye_array(self.rank)] * len(factors)
+        beside[middle] = csr_array((w, (range(self.rank), range(self.rank))), shape=(self.rank, self.rank))
+        inner = (
+            [block_diag(pair).tocsr() for pair in zip(factors, beside, strict=True)] if self.rank else factors
+        )
+        return [first, *inner, first.T.tocsr()]
 
     def logdet(self, epsilon: float | None = None) -> torch.Tensor:
         """log det H = log det S + log det(1 + W UᵀS⁻¹U); NaN if det H < 0, an error if S is singular."""
         inverse = self.symmetric.inverse(epsilon)
         U, w = self._terms(self.dtype)
-        sign, size = torch.linalg.slogdet(self._capacitance(U, inverse @ U, w))
+        sign, size = torch.linalg.slogdet(updates.capacitance(U, inverse @ U, w))
         d = inverse.eigenvalues.to(U.dtype)
         size, sign = size - d.abs().log().sum(), sign * d.sign().prod()
         return torch.where(sign < 0, torch.full_like(size, torch.nan), size).to(self.dtype)
-
-    def _capacitance(self, U: torch.Tensor, solved_U: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        """1 + W UᵀS⁻¹U, shape (r, r), from U, S⁻¹U and w."""
-        return torch.eye(self.rank, dtype=U.dtype, device=U.device) + w[:, None] * (U.T @ solved_U)
 
     def _terms(self, like: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
         """U and w in the dtype to compute in: half precision is storage only."""
@@ -133,11 +231,26 @@ class HybridOperator(Operator):
         return self.basis.to(dtype), self.weights.to(dtype)
 
     def _rows(self, x: torch.Tensor) -> torch.Tensor:
-        own = self.symmetric._rows(x)
+        own = self._scaled(x) if self.rotation.n_rotations == 0 else self.symmetric._rows(x)
         U, w = self._terms(own.dtype)
         # Half-precision x keeps its dtype, as everywhere; otherwise all parts promote.
         dtype = own.dtype if x.dtype in checks.HALF else U.dtype
-        return (own.to(U.dtype) + ((x.to(U.dtype) @ U) * w) @ U.T).to(dtype)
+        own, more = own.to(U.dtype).reshape(-1, self.n), (x.to(U.dtype).reshape(-1, self.n) @ U) * w
+        if (
+            route(x, self.rotation.angles, self.symmetric.eigenvalues, U, w) is KERNEL
+        ):  # nobody watches: in place
+            result = own.addmm_(more, U.T)
+        else:
+            result = torch.addmm(own, more, U.T)
+        return result.reshape(x.shape).to(dtype)
+
+    def _scaled(self, x: torch.Tensor) -> torch.Tensor:
+        """D x, a new tensor: what S does without rotations."""
+        d = self.symmetric.eigenvalues
+        checks.real_dtype("x", x.dtype)
+        checks.last_axis("x", x, self.n, "n")
+        checks.same_device(x=x, eigenvalues=d)
+        return x * d.to(x.dtype) if x.dtype in checks.HALF else x * d
 
     _transposed_rows = _rows
 

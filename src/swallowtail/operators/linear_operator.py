@@ -11,6 +11,7 @@ from swallowtail.operators.symmetric import SymmetricOperator
 
 try:
     from linear_operator import LinearOperator
+    from linear_operator.operators import MatmulLinearOperator
 except ImportError as error:
     raise ImportError("to_linear_operator needs linear_operator; try: pip install swallowtail[gp]") from error
 
@@ -49,3 +50,10 @@ def as_linear_operator(operator: SymmetricOperator) -> GivensLinearOperator:
     return GivensLinearOperator(
         angles.to(operator.dtype), d.to(operator.dtype), wiring=operator.rotation.wiring
     )
+
+
+def as_sum(symmetric: SymmetricOperator, basis: torch.Tensor, weights: torch.Tensor) -> LinearOperator:
+    """S + U diag(w) Uᵀ as a sum of two operators."""
+    dtype = torch.promote_types(symmetric.dtype, torch.promote_types(basis.dtype, weights.dtype))
+    U, own = basis.to(dtype), as_linear_operator(symmetric.to(dtype=dtype))
+    return own + MatmulLinearOperator(U * weights.to(dtype), U.mT)

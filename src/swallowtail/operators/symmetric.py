@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
 from swallowtail import checks, ops
 from swallowtail.errors import ArgumentError
-from swallowtail.operators.base import Operator, device_and_dtype
+from swallowtail.operators.base import Affine, device_and_dtype
 from swallowtail.operators.rotation import Rotation, count_multiply_adds
 from swallowtail.wiring import Butterfly
 
 BLOCK_NUMBERS = 2**22  # of the identity that `diagonal` holds at a time: 16 MiB in float32
 
 
-class SymmetricOperator(Operator):
+class SymmetricOperator(Affine):
     """H = Q D Qᵀ with Q a `Rotation` and D = diag(eigenvalues).
 
     Eigenvalues may be negative or zero: products, traces and functions take them as they are. `solve`,
@@ -83,30 +82,8 @@ class SymmetricOperator(Operator):
             raise ArgumentError("f", "a function from (…, n) eigenvalues to as many", got)
         return SymmetricOperator(self.rotation, eigenvalues)
 
-    def __add__(self, c: Any) -> SymmetricOperator:
-        """H + c·I. A number added to an operator counts as that multiple of the identity."""
-        return self.function(lambda d: d + c) if _is_number(c) else NotImplemented
-
-    def __mul__(self, c: Any) -> SymmetricOperator:
-        """c·H."""
-        return self.function(lambda d: d * c) if _is_number(c) else NotImplemented
-
-    __radd__, __rmul__ = __add__, __mul__
-
-    def __sub__(self, c: Any) -> SymmetricOperator:
-        """H − c·I."""
-        return self + (-c) if _is_number(c) else NotImplemented
-
-    def __rsub__(self, c: Any) -> SymmetricOperator:
-        """c·I − H."""
-        return -self + c if _is_number(c) else NotImplemented
-
-    def __truediv__(self, c: Any) -> SymmetricOperator:
-        """H/c."""
-        return self.function(lambda d: d / c) if _is_number(c) else NotImplemented
-
-    def __neg__(self) -> SymmetricOperator:
-        return self * -1
+    def _affine(self, scale: Any, shift: Any) -> SymmetricOperator:
+        return self.function(lambda d: d * scale + shift)
 
     def inverse(self, epsilon: float | None = None) -> SymmetricOperator:
         """H⁻¹ = Q D⁻¹ Qᵀ. A zero eigenvalue is a ValueError unless ``epsilon`` is given."""
@@ -173,12 +150,7 @@ class SymmetricOperator(Operator):
         if bool((d < 0).any()):
             got = f"{int((d < 0).sum())} negative, the least {float(d.detach().min()):.3g}"
             raise ArgumentError("sample", "eigenvalues ≥ 0", got, "try `epsilon=0`")
-        if generator is None:
-            generator = torch.Generator(self.device)
-            if seed is None:
-                generator.seed()
-            else:
-                generator.manual_seed(seed)
+        generator = seeded(self.device, seed, generator)
         shape = (checks.integer("n_samples", n_samples, at_least=0), *self.batch_shape, self.n)
         arithmetic = torch.float32 if self.dtype in checks.HALF else self.dtype
         z = torch.randn(shape, generator=generator, dtype=arithmetic, device=self.device)
@@ -248,8 +220,12 @@ class SymmetricOperator(Operator):
         return f"SymmetricOperator(n={self.n}, {self.rotation!r})"
 
 
-def _is_number(c: Any) -> bool:
-    """A real number; a tensor of one number counts, so that gradients reach it."""
-    if isinstance(c, torch.Tensor):
-        return c.ndim == 0 and not c.is_complex()
-    return isinstance(c, (int, float, np.integer, np.floating)) and not isinstance(c, bool)
+def seeded(device: torch.device, seed: int | None, generator: torch.Generator | None) -> torch.Generator:
+    """The generator given, or a new one of this seed; without one, of a random seed."""
+    if generator is None:
+        generator = torch.Generator(device)
+        if seed is None:
+            generator.seed()
+        else:
+            generator.manual_seed(seed)
+    return generator
