@@ -2,18 +2,22 @@
 
 import shutil
 
+import numpy as np
 import pytest
 import torch
-from cases import normal, random_angles
+from cases import WIRINGS, normal, random_angles
 from ops.common import OLD_JIT, SMALL, trainable
 
-from swallowtail import Butterfly, ops
+from swallowtail import Butterfly, Grouped, ops
+from swallowtail.ops.library import decode
+
+GROUPED = Grouped(5, [[([0, 4, 2], [(0, 4), (4, 2)]), ([1, 3], [(3, 1)])], [([0, 1], [(0, 1)])]])
 
 
 def library_arguments(wiring, dtype=torch.float64):
     x, g = (normal(2, 3, wiring.n, dtype=dtype, seed=s) for s in (1, 2))
     angles, d = random_angles(wiring, 2, dtype=dtype), normal(2, wiring.n, dtype=dtype)
-    how = (wiring.pairs_tensor, wiring.code)
+    how = wiring.encoded
     x, g, angles, d = trainable((x, g, angles, d))
     return {
         "rotate": (x, angles, *how, False),
@@ -25,7 +29,9 @@ def library_arguments(wiring, dtype=torch.float64):
 
 @pytest.mark.parametrize("name", ["rotate", "rotate_backward", "symmetric", "quadratic"])
 @pytest.mark.parametrize(
-    "wiring", [SMALL["butterfly-6-reverse"], SMALL["pairs-5"]], ids=["butterfly", "pairs"]
+    "wiring",
+    [SMALL["butterfly-6-reverse"], SMALL["pairs-5"], GROUPED],
+    ids=["butterfly", "pairs", "grouped"],
 )
 def test_opcheck(name, wiring):
     torch.library.opcheck(getattr(torch.ops.swallowtail, name).default, library_arguments(wiring)[name])
@@ -77,7 +83,9 @@ def test_compile_with_dynamic_shapes():
     torch.compiler.reset()
 
 
-@pytest.mark.parametrize("wiring", [SMALL["butterfly-5"], SMALL["pairs-5"]], ids=["butterfly", "pairs"])
+@pytest.mark.parametrize(
+    "wiring", [SMALL["butterfly-5"], SMALL["pairs-5"], GROUPED], ids=["butterfly", "pairs", "grouped"]
+)
 def test_export(wiring):
     class Model(torch.nn.Module):
         def __init__(self):
@@ -90,3 +98,10 @@ def test_export(wiring):
     model, x = Model(), normal(3, wiring.n)
     program = torch.export.export(model, (x,))
     torch.testing.assert_close(program.module()(x), model(x))
+
+
+@pytest.mark.parametrize("name", [name for name in WIRINGS if "grouped" in name])
+def test_groups_survive_the_journey(name):
+    decoded = decode(*WIRINGS[name].encoded)
+    assert decoded == WIRINGS[name]
+    assert decoded.rounds[0][0].coordinates.dtype == np.int64

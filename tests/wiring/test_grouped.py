@@ -146,3 +146,49 @@ def test_checks_take_memory_for_the_coordinates_named_only():
     assert (wiring.n_rounds, len(wiring.rounds)) == (rounds, rounds)
     with pytest.raises(ArgumentError, match=r"round 0: expected pairs inside the group"):
         Grouped.from_layers(pairs, [[[0, 5]]] * rounds, range(rounds + 1))
+
+
+@pytest.mark.parametrize("pairs", ["random", "butterfly"])
+@pytest.mark.parametrize(
+    ("n", "size"), [(256, 128), (13696, 128), (300, 128), (37, 8), (129, 128), (50, 7), (1, 1)]
+)
+def test_fixed_blocks(n, size, pairs):
+    wiring = Grouped.fixed(n, size, layers=3, pairs=pairs)
+    assert (wiring.n_rounds, wiring.n_layers) == (1, 3)
+    assert [block.tolist() for block in wiring.groups[0]] == [
+        list(range(start, min(start + size, n))) for start in range(0, n, size)
+    ]
+    assert (wiring.pairs // size == wiring.pairs[:, :1] // size).all()
+    if pairs == "random":
+        assert wiring.n_rotations == 3 * sum(len(block) // 2 for block in wiring.groups[0])
+        assert wiring == Grouped.fixed(n, size, layers=3, seed=0)
+        assert n < 50 or wiring != Grouped.fixed(n, size, layers=3, seed=1)
+
+
+def test_fixed_blocks_of_given_pairs_and_of_butterflies():
+    given_layers = [[(0, 1), (5, 4)], [(2, 3)]]
+    assert [layer.tolist() for layer in Grouped.fixed(6, 4, pairs=given_layers).layers()] == [
+        [list(pair) for pair in layer] for layer in given_layers
+    ]
+    blocks = Grouped.fixed(24, 8, layers=3, pairs="butterfly")
+    hadamard = dense_rotation(Butterfly(8), torch.full((12,), np.pi / 4, dtype=torch.float64))
+    actual = dense_rotation(blocks, torch.full((36,), np.pi / 4, dtype=torch.float64))
+    assert torch.allclose(actual, torch.block_diag(*[hadamard] * 3), atol=1e-14)
+
+
+def test_blocks_that_cannot_be():
+    with pytest.raises(ArgumentError, match="size: expected at most n = 64, got 128; try `size=64`"):
+        Grouped.fixed(64, 128)
+    with pytest.raises(
+        ArgumentError, match=r"round 0: expected pairs inside the group, got the pair \(3, 4\)"
+    ):
+        Grouped.fixed(8, 4, pairs=[[(3, 4)]])
+    with pytest.raises(ArgumentError, match="pairs: expected one of 'random', 'butterfly', got 'hadamard'"):
+        Grouped.fixed(8, 4, pairs="hadamard")
+
+
+def test_groups_have_a_fingerprint_of_their_own():
+    wiring = random_grouped(40, 4, 8, seed=3)
+    flat, other = Pairs(40, wiring.layers()), Grouped.from_wiring(wiring, 40)
+    assert len({wiring.fingerprint, flat.fingerprint, other.fingerprint}) == 3
+    assert wiring.fingerprint == random_grouped(40, 4, 8, seed=3).fingerprint

@@ -202,6 +202,6 @@ def count_bytes(operator: Operator) -> int:
     """float32 numbers and, for `Pairs`, two indices of two bytes (four from n = 65536 on) per rotation."""
     rotation: Any = getattr(operator, "rotation", operator)
     indices = 0
-    if rotation.wiring.pairs_tensor is not None:
+    if rotation.wiring.table is not None:
         indices = 2 * (2 if operator.n <= 65536 else 4) * rotation.n_rotations
     return 4 * count_floats(operator) + indices

@@ -1,7 +1,7 @@
 """The four functions of `autograd` as torch.library operators: what compilers, exporters and tracers see.
 
 An operator takes tensors and integers only, so a wiring travels encoded: (None, [n, depth, reverse]) for a Butterfly,
-(pairs (K, 2), [n, *offsets]) for Pairs. Grouped travels as the Pairs that it is: its products are the same.
+(pairs (K, 2), [n, *offsets]) for Pairs, a longer table and code for Grouped (`wiring.groups.encode`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from swallowtail.errors import ArgumentError
 from swallowtail.ops.autograd import RULES, vmap_rule
 from swallowtail.ops.route import TRACED, route
-from swallowtail.wiring import Butterfly, Pairs, Wiring
+from swallowtail.wiring import Butterfly, Grouped, Pairs, Wiring, offsets_of
 
 _WIRING = "Tensor? pairs, int[] code"
 _SCHEMAS = {
@@ -32,7 +32,7 @@ class TracedPairs:
 
     def __init__(self, pairs: Tensor, code: list[int]) -> None:
         self.encoded, self._pairs = (pairs, code), pairs
-        self.n, *self.offsets = code
+        self.n, self.offsets = offsets_of(code)
         self.n_layers = len(self.offsets) - 1
 
     def layer(self, index: int) -> Tensor:
@@ -49,8 +49,11 @@ def decode(pairs: Tensor | None, code: list[int]) -> Wiring:
     """The wiring that was encoded."""
     if pairs is None:
         return _butterfly(*code)
+    table = pairs.cpu().numpy()
+    if code[0] < 0:
+        return Grouped.from_encoded(table, code)
     n, *offsets = code
-    return Pairs.from_flat(n, pairs.cpu().numpy(), np.array(offsets))
+    return Pairs.from_flat(n, table, np.array(offsets))
 
 
 @lru_cache(maxsize=256)

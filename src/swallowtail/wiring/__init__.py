@@ -2,7 +2,8 @@
 
 from swallowtail.wiring.base import Wiring
 from swallowtail.wiring.butterfly import Butterfly, pairs_at_stride
-from swallowtail.wiring.grouped import Group, Grouped
+from swallowtail.wiring.grouped import Grouped
+from swallowtail.wiring.groups import Group, offsets_of
 from swallowtail.wiring.pairs import Pairs
 
-__all__ = ["Butterfly", "Group", "Grouped", "Pairs", "Wiring", "pairs_at_stride"]
+__all__ = ["Butterfly", "Group", "Grouped", "Pairs", "Wiring", "offsets_of", "pairs_at_stride"]

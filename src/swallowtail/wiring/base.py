@@ -20,9 +20,9 @@ class Wiring:
     n: int  # dimension of the space
     n_layers: int  # L
     n_rotations: int  # K, the number of pairs in all layers together
-    # The wiring as arguments of a torch operator (see `ops.library`): integers, and the pairs if they are data.
+    # The wiring as arguments of a torch operator (see `ops.library`): integers, and a table if pairs are data.
     code: list[int]
-    pairs_tensor: torch.Tensor | None = None
+    table: torch.Tensor | None = None
 
     def layer(self, index: int) -> np.ndarray:  # shape: (m, 2), int64
         """Return the pairs (i, j) of layer ``index``."""
@@ -46,7 +46,7 @@ class Wiring:
     @property
     def encoded(self) -> tuple[torch.Tensor | None, list[int]]:
         """The wiring as two arguments of a torch operator."""
-        return self.pairs_tensor, self.code
+        return self.table, self.code
 
     def layers(self) -> Iterator[np.ndarray]:
         """Go through the layers, Q₁ first."""

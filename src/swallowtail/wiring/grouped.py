@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
-from swallowtail.wiring.base import Wiring
-from swallowtail.wiring.pairs import Pairs, pairs_array, within
-
-
-class Group(NamedTuple):
-    """The coordinates of one group, and the rotations inside it."""
-
-    coordinates: np.ndarray  # shape: (m,), int64
-    pairs: np.ndarray  # shape: (k, 2), int64: coordinates of the vector, in the order of the product
+from swallowtail.wiring.base import Wiring, hash64
+from swallowtail.wiring.groups import (
+    Group,
+    butterfly_layers,
+    checked_round,
+    components,
+    decode,
+    encode,
+    random_layers,
+    sorted_into_groups,
+)
+from swallowtail.wiring.pairs import Pairs
 
 
 class Grouped(Pairs):
@@ -46,7 +48,7 @@ class Grouped(Pairs):
 
     def __init__(self, n: int, rounds: Iterable[Any]) -> None:
         self.n = checks.integer("n", n, at_least=1)
-        self._pack_rounds([_checked_round(self.n, r, groups) for r, groups in enumerate(rounds)])
+        self._pack_rounds([checked_round(self.n, r, groups) for r, groups in enumerate(rounds)])
 
     def _pack_rounds(self, rounds: list[list[Group]]) -> np.ndarray:
         """Pack each round into layers; returns the order in which to take the angles of the listing."""
@@ -58,10 +60,20 @@ class Grouped(Pairs):
             pairs.append(packed.pairs)
             sizes += np.diff(packed.offsets).tolist()
             layers.append(len(sizes))
-        self._set(np.concatenate(pairs), sizes)
-        self.groups = tuple(tuple(group.coordinates for group in groups) for groups in rounds)
-        self.round_layers = np.array(layers, np.int64)
+        groups_of_rounds = tuple(tuple(group.coordinates for group in groups) for groups in rounds)
+        self._set_rounds(np.concatenate(pairs), sizes, groups_of_rounds, np.array(layers, np.int64))
         return np.concatenate(orders)
+
+    def _set_rounds(
+        self,
+        pairs: np.ndarray,
+        sizes: Sequence[int],
+        groups: tuple[tuple[np.ndarray, ...], ...],
+        round_layers: np.ndarray,
+    ) -> None:
+        self._set(pairs, sizes)
+        self.groups, self.round_layers = groups, round_layers
+        self.table, self.code = encode(self.pairs, self.code, groups, round_layers)
 
     @staticmethod
     def from_listing(n: int, rounds: Iterable[Any]) -> tuple[Grouped, np.ndarray]:
@@ -72,7 +84,7 @@ class Grouped(Pairs):
         """
         wiring = Grouped.__new__(Grouped)
         wiring.n = checks.integer("n", n, at_least=1)
-        return wiring, wiring._pack_rounds([_checked_round(n, r, groups) for r, groups in enumerate(rounds)])
+        return wiring, wiring._pack_rounds([checked_round(n, r, groups) for r, groups in enumerate(rounds)])
 
     @staticmethod
     def from_layers(
@@ -97,8 +109,8 @@ class Grouped(Pairs):
             raise ArgumentError("round_layers", expected, starts.tolist())
         rounds = list[list[Group]]()
         for r, (start, stop) in enumerate(pairwise(pairs.offsets[starts])):
-            without_pairs = _checked_round(pairs.n, r, [(coordinates, ()) for coordinates in groups[r]])
-            _sorted_into_groups(r, without_pairs, pairs.pairs[start:stop])  # for its check
+            without_pairs = checked_round(pairs.n, r, [(coordinates, ()) for coordinates in groups[r]])
+            sorted_into_groups(r, without_pairs, pairs.pairs[start:stop])  # for its check
             rounds.append(without_pairs)
         return Grouped.from_valid(
             pairs, tuple(tuple(group.coordinates for group in found) for found in rounds), starts
@@ -110,9 +122,47 @@ class Grouped(Pairs):
     ) -> Grouped:
         """From parts known to be valid."""
         wiring = Grouped.__new__(Grouped)
-        wiring.n, wiring.groups, wiring.round_layers = pairs.n, groups, round_layers
-        wiring._set(pairs.pairs, np.diff(pairs.offsets).tolist())
+        wiring.n = pairs.n
+        wiring._set_rounds(pairs.pairs, np.diff(pairs.offsets).tolist(), groups, round_layers)
         return wiring
+
+    @staticmethod
+    def from_encoded(table: np.ndarray, code: Sequence[int]) -> Grouped:
+        """Undo `encoded`, for a table known to be valid."""
+        n, offsets, groups, round_layers = decode(table, code)
+        return Grouped.from_valid(Pairs.from_flat(n, table[: offsets[-1]], offsets), groups, round_layers)
+
+    @staticmethod
+    def fixed(n: int, size: int = 128, layers: int = 8, *, pairs: Any = "random", seed: int = 0) -> Grouped:
+        """Blocks of ``size`` neighbouring coordinates that stay the same for all layers: one round.
+
+        Quantisers use it, because they round blocks of neighbouring weights together. If ``size`` does not divide n,
+        the last block is smaller.
+
+        Args:
+            n: dimension of the space.
+            size: coordinates per block.
+            layers: how many layers of disjoint pairs each block gets.
+            pairs: "random": each layer pairs all coordinates of a block at random. "butterfly": strides size/2 … 1,
+                over and over; with lg ``size`` layers a block is a butterfly. Or the layers themselves, as in
+                `Pairs`, with both coordinates of a pair in the same block; then ``layers`` does not count.
+            seed: for "random".
+
+        >>> Grouped.fixed(300, size=128)
+        Grouped(n=300): 1 round of groups up to 128, 8 layers, 1200 rotations
+        """
+        n, size = checks.integer("n", n, at_least=1), checks.integer("size", size, at_least=1)
+        if size > n:
+            raise ArgumentError("size", f"at most n = {n}", size, f"try `size={n}`")
+        blocks = np.split(np.arange(n), range(size, n, size))
+        if isinstance(pairs, str):
+            layers = checks.integer("layers", layers, at_least=0)
+            if checks.choice("pairs", pairs, ("random", "butterfly")) == "random":
+                pairs = random_layers(blocks, layers, np.random.default_rng(seed))
+            else:
+                pairs = butterfly_layers(n, size, layers)
+        listed = Pairs(n, pairs)
+        return Grouped.from_layers(listed, [blocks], [0, listed.n_layers])
 
     @staticmethod
     def from_wiring(wiring: Wiring, size: int = 16) -> Grouped:
@@ -129,9 +179,9 @@ class Grouped(Pairs):
         layers = list(wiring.layers())
         groups, starts, first = list[tuple[np.ndarray, ...]](), [0], 0
         while first < len(layers):
-            last, found = first, _components(wiring.n, layers[first : first + 1])
+            last, found = first, components(wiring.n, layers[first : first + 1])
             while last + 1 < len(layers):
-                more = _components(wiring.n, layers[first : last + 2])
+                more = components(wiring.n, layers[first : last + 2])
                 if max(map(len, more), default=0) > size:
                     break
                 last, found = last + 1, more
@@ -157,13 +207,19 @@ class Grouped(Pairs):
         """The groups of every round, Q₁ first, each with its pairs in the order of the layers."""
         spans = pairwise(self.offsets[self.round_layers])
         return [
-            _sorted_into_groups(r, [Group(c, np.zeros((0, 2), np.int64)) for c in groups], self.pairs[a:b])
+            sorted_into_groups(r, [Group(c, np.zeros((0, 2), np.int64)) for c in groups], self.pairs[a:b])
             for r, (groups, (a, b)) in enumerate(zip(self.groups, spans, strict=True))
         ]
 
     @property
     def T(self) -> Grouped:
         return Grouped.from_valid(super().T, self.groups[::-1], self.n_layers - self.round_layers[::-1])
+
+    @cached_property
+    def fingerprint(self) -> int:
+        numbers = (self.pairs, *(group for groups in self.groups for group in groups))
+        sizes = [*self.code, *(len(group) for groups in self.groups for group in groups)]
+        return hash64(b"Grouped", *(np.asarray(part).astype("<i8").tobytes() for part in (sizes, *numbers)))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Grouped) and self._key() == other._key()
@@ -177,100 +233,6 @@ class Grouped(Pairs):
 
     def __repr__(self) -> str:
         return (
-            f"Grouped(n={self.n}): {self.n_rounds} rounds of groups up to {self.size}, "
+            f"Grouped(n={self.n}): {self.n_rounds} round{'s' * (self.n_rounds != 1)} of groups up to {self.size}, "
             f"{self.n_layers} layers, {self.n_rotations} rotations"
         )
-
-
-def _checked_round(n: int, index: int, groups: Any) -> list[Group]:
-    """One round as records of arrays, checked."""
-    listed = list[Group]()
-    for q, group in enumerate(groups):
-        name = f"round {index}, group {q}"
-        try:
-            coordinates, pairs = group
-        except (TypeError, ValueError) as error:
-            got = repr(group) if len(repr(group)) < 60 else type(group).__name__
-            raise ArgumentError(name, "(coordinates, pairs)", got, "try ([0, 1], [(0, 1)])") from error
-        listed.append(Group(_coordinates(n, name, coordinates), pairs_array(n, name, pairs)))
-    owners = _Owners(listed)
-    if owners.shared is not None:
-        coordinate, one, other = owners.shared
-        got, hint = (
-            f"coordinate {coordinate} in groups {one} and {other}",
-            "try a round of its own for one of them",
-        )
-        raise ArgumentError(f"round {index}", "disjoint groups", got, hint)
-    for q, group in enumerate(listed):
-        _inside(f"round {index}, group {q}", group.pairs, owners.of(group.pairs) == q)
-    return listed
-
-
-class _Owners:
-    """Which group of a round has a coordinate. Takes memory for the coordinates named, not for all n: files name n."""
-
-    def __init__(self, groups: list[Group]) -> None:
-        joined = np.concatenate([np.zeros(0, np.int64), *(group.coordinates for group in groups)])
-        order = np.argsort(joined, kind="stable")
-        self._coordinates = joined[order]
-        self._group = np.repeat(np.arange(len(groups)), [len(group.coordinates) for group in groups])[order]
-
-    @property
-    def shared(self) -> tuple[int, int, int] | None:
-        """A coordinate that two groups have, and those two; or None."""
-        (twice,) = np.nonzero(self._coordinates[1:] == self._coordinates[:-1])
-        if not len(twice):
-            return None
-        k = int(twice[0])
-        return int(self._coordinates[k]), int(self._group[k]), int(self._group[k + 1])
-
-    def of(self, coordinates: np.ndarray) -> np.ndarray:
-        """The group of each coordinate, −1 for none; the same shape."""
-        if not len(self._coordinates):
-            return np.full(coordinates.shape, -1)
-        place = np.searchsorted(self._coordinates, coordinates).clip(max=len(self._coordinates) - 1)
-        return np.where(self._coordinates[place] == coordinates, self._group[place], -1)
-
-
-def _coordinates(n: int, name: str, coordinates: Any) -> np.ndarray:
-    array = np.array(list(coordinates) if isinstance(coordinates, (range, set, frozenset)) else coordinates)
-    if array.size == 0:
-        raise ArgumentError(name, "at least one coordinate", "none", "try leaving the group out")
-    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-        got = f"shape {array.shape} of {array.dtype}"
-        raise ArgumentError(name, "a list of integer coordinates", got, "try ([0, 1], [(0, 1)])")
-    within(n, name, array)
-    values, counts = np.unique(array, return_counts=True)
-    if counts.max() > 1:
-        got = f"coordinate {values[counts.argmax()]} {counts.max()} times"
-        raise ArgumentError(name, "each coordinate once", got, "try numpy.unique(coordinates)")
-    return array.astype(np.int64)
-
-
-def _inside(name: str, pairs: np.ndarray, inside: np.ndarray) -> None:
-    """Check that every pair has two different coordinates, both of its group."""
-    same = pairs[:, 0] == pairs[:, 1]
-    if same.any():
-        got = f"coordinate {pairs[same][0, 0]} with itself"
-        raise ArgumentError(name, "pairs of different coordinates", got, "try leaving the pair out")
-    if not inside.all():
-        i, j = pairs[~inside.all(1)][0].tolist()
-        hint = "try a group that has both coordinates"
-        raise ArgumentError(name, "pairs inside the group", f"the pair ({i}, {j})", hint)
-
-
-def _sorted_into_groups(index: int, groups: list[Group], pairs: np.ndarray) -> list[Group]:
-    """Give every group its pairs, in the order they come."""
-    home = _Owners(groups).of(pairs)
-    _inside(f"round {index}", pairs, (home == home[:, :1]) & (home >= 0))
-    return [Group(group.coordinates, pairs[home[:, 0] == q]) for q, group in enumerate(groups)]
-
-
-def _components(n: int, layers: list[np.ndarray]) -> list[np.ndarray]:
-    """The sets of two or more coordinates that meet in these layers, directly or through others."""
-    pairs = np.concatenate(layers)
-    graph = coo_array((np.ones(len(pairs), np.bool_), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
-    _, label = connected_components(graph, directed=False)
-    order = np.argsort(label, kind="stable")
-    parts = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
-    return [part.astype(np.int64) for part in parts if len(part) > 1]

@@ -36,7 +36,7 @@ class Pairs(Wiring):
         self.n_layers = len(sizes)
         self.n_rotations = len(self.pairs)
         self.code = [self.n, *self._offsets.tolist()]
-        self.pairs_tensor = torch.from_numpy(self.pairs)
+        self.table = torch.from_numpy(self.pairs)
 
     @staticmethod
     def from_flat(n: int, pairs: np.ndarray, offsets: np.ndarray) -> Pairs:

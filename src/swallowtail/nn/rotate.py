@@ -1,4 +1,4 @@
-"""Rotate: a trainable rotation, orthogonal by construction however long it is trained."""
+"""Rotate: a trainable rotation, orthogonal by construction however long it is trained. Channel scales if wished."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from torch import Tensor
 
 from swallowtail import checks, ops
 from swallowtail.errors import ArgumentError
+from swallowtail.nn.fold import check_linear, transform_columns, transform_rows
 from swallowtail.operators import Rotation
 from swallowtail.wiring import Butterfly, Wiring
 
 
 class Rotate(torch.nn.Module):
-    """x ↦ Q x on the last axis, with the K angles of Q as parameters.
+    """x ↦ Q x on the last axis, with the K angles of Q as parameters; or x ↦ Q (s ∘ x), with a scale per channel.
 
     The angles are free numbers and every set of them is a rotation, so there is nothing to project back.
     Half-precision inputs keep their dtype. The arithmetic is float32 then, and so are the angles by default.
@@ -30,7 +31,9 @@ class Rotate(torch.nn.Module):
         init: "identity", "random" (uniform angles) or "hadamard" (all π/4; a butterfly on 2^k coordinates).
         wiring: any wiring, in place of n and depth.
         seed: for "random"; torch's global generator otherwise.
-        dtype, device: of the angles.
+        scales: whether to multiply each channel by a number of its own first. These are parameters as well, and start
+            at 1. A quantiser's transform has them.
+        dtype, device: of the parameters.
 
     >>> layer = Rotate(8, init="hadamard")
     >>> layer(torch.eye(8)).norm(dim=-1).allclose(torch.ones(8))
@@ -45,6 +48,7 @@ class Rotate(torch.nn.Module):
         init: str = "identity",
         wiring: Wiring | None = None,
         seed: int | None = None,
+        scales: bool = False,
         dtype: torch.dtype | None = None,
         device: Any = None,
     ) -> None:
@@ -53,16 +57,21 @@ class Rotate(torch.nn.Module):
         self.wiring = _one_wiring(n, depth, wiring)
         self.init, self.seed = init, seed
         self.angles = torch.nn.Parameter(torch.empty(self.wiring.n_rotations, dtype=dtype, device=device))
+        self.scales: torch.nn.Parameter | None = None  # s, shape (n,)
+        if scales:
+            self.scales = torch.nn.Parameter(torch.empty(self.wiring.n, dtype=dtype, device=device))
         self._cache = ops.PreparedCache()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set the angles as ``init`` says."""
+        """Set the angles as ``init`` says, the scales to 1."""
         regular = isinstance(self.wiring, Butterfly) and self.wiring.n & (self.wiring.n - 1) == 0
         if self.init == "hadamard" and not regular:
             expected = "a butterfly on 2^k coordinates for init='hadamard'"
             raise ArgumentError("wiring", expected, self.wiring, "try init='random'")
         with torch.no_grad():
+            if self.scales is not None:
+                self.scales.fill_(1)
             if self.init == "identity":
                 self.angles.zero_()
             elif self.init == "hadamard":
@@ -76,21 +85,63 @@ class Rotate(torch.nn.Module):
 
     @property
     def rotation(self) -> Rotation:
-        """The layer's rotation as an operator; it shares the angles."""
+        """Q as an operator; it shares the angles, and knows nothing of scales."""
         return Rotation(self.wiring, self.angles)
 
     @property
     def T(self) -> Transposed:
-        """The layer x ↦ Qᵀ x, a view: it has no parameters of its own and follows this layer's."""
+        """The layer x ↦ Qᵀ x, a view: it has no parameters of its own and follows this layer's.
+
+        With scales it is x ↦ s ∘ Qᵀ x, which is the transpose but no longer the inverse.
+        """
         return Transposed(self)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Q x, shape (*batch, n)."""
+        """Q x, or Q (s ∘ x) with scales; shape (*batch, n)."""
+        return ops.rotate(_scaled(x, self.scales), self.wiring, self.angles, cache=self._cache)
+
+    def inverse(self, y: Tensor) -> Tensor:
+        """Undo the layer: Qᵀ y, divided by the scales if there are any; shape (*batch, n)."""
+        x = ops.rotate_transpose(y, self.wiring, self.angles, cache=self._cache)
+        return x if self.scales is None else _scaled(x, 1 / self.scales)
+
+    def fold(self, linear: torch.nn.Linear, side: str = "input") -> None:
+        """Take this layer into the weight of its neighbour, in place.
+
+        On the side "input", ``linear`` becomes what ``Sequential(layer, linear)`` was; on the side "output", what
+        ``Sequential(linear, layer)`` was. The product is made in float64 and rounded once, to the weight's dtype.
+        """
+        check_linear(linear, side, self.wiring.n)
+        if side == "input":
+            transform_rows(linear, self.T)  # the layer is T = Q S, and W T has the rows Tᵀ w
+        else:
+            transform_columns(linear, self)
+
+    def unfold(self, linear: torch.nn.Linear, side: str = "input") -> None:
+        """Take this layer out of the weight of its neighbour, in place: undo `fold`.
+
+        After it, ``Sequential(layer, linear)``, or ``Sequential(linear, layer)`` on the side "output", is what
+        ``linear`` was. That is how a quantiser prepares a weight: the layer runs online, on the activations.
+        """
+        check_linear(linear, side, self.wiring.n)
+        if self.scales is not None and not bool((self.scales != 0).all()):
+            hint = "try scales without zeros: such a layer has no inverse"
+            raise ArgumentError(
+                "scales", "numbers other than 0", f"{int((self.scales == 0).sum())} zeros", hint
+            )
+        if side == "input":
+            transform_rows(linear, self._inverse_transposed)
+        else:
+            transform_columns(linear, self.inverse)
+
+    def _inverse_transposed(self, x: Tensor) -> Tensor:
+        x = x if self.scales is None else _scaled(x, 1 / self.scales)
         return ops.rotate(x, self.wiring, self.angles, cache=self._cache)
 
     def extra_repr(self) -> str:
         """What ``print(layer)`` shows."""
-        return f"n={self.wiring.n}, n_rotations={self.wiring.n_rotations}, init={self.init!r}"
+        scales = "" if self.scales is None else ", scales=True"
+        return f"n={self.wiring.n}, n_rotations={self.wiring.n_rotations}, init={self.init!r}{scales}"
 
     def get_extra_state(self) -> Tensor:
         """The wiring's fingerprint, as a tensor: some file formats hold nothing else."""
@@ -121,7 +172,7 @@ class Rotate(torch.nn.Module):
 
 
 class Transposed(torch.nn.Module):
-    """x ↦ Qᵀ x with the angles of a `Rotate`, made by `Rotate.T`.
+    """x ↦ Qᵀ x, or s ∘ Qᵀ x, with the parameters of a `Rotate`, made by `Rotate.T`.
 
     The `Rotate` owns the angles: optimisers, state dicts and ``.to()`` reach them through it. So keep it, in the same
     model or in another. This view does not keep it alive, because angles without an owner would be neither trained nor
@@ -149,13 +200,14 @@ class Transposed(torch.nn.Module):
 
     @property
     def rotation(self) -> Rotation:
-        """Qᵀ as an operator."""
+        """Qᵀ as an operator, without scales."""
         return self.T.rotation.T
 
     def forward(self, x: Tensor) -> Tensor:
-        """Qᵀ x, shape (*batch, n)."""
+        """Qᵀ x, or s ∘ Qᵀ x with scales; shape (*batch, n)."""
         layer = self.T
-        return ops.rotate_transpose(x, layer.wiring, layer.angles, cache=layer._cache)
+        y = ops.rotate_transpose(x, layer.wiring, layer.angles, cache=layer._cache)
+        return _scaled(y, layer.scales)
 
     def extra_repr(self) -> str:
         """What ``print(layer)`` shows."""
@@ -167,6 +219,13 @@ class Transposed(torch.nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__({**state, "_layer": weakref.ref(state["_layer"])})
+
+
+def _scaled(x: Tensor, scales: Tensor | None) -> Tensor:
+    """s ∘ x; half-precision x keeps its dtype."""
+    if scales is None:
+        return x
+    return (x * scales).to(x.dtype) if x.dtype in checks.HALF else x * scales
 
 
 def _one_wiring(n: int | None, depth: int, wiring: Wiring | None) -> Wiring:

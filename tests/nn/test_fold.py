@@ -1,0 +1,107 @@
+"""Rotations with channel scales: undone, folded into a Linear from either side, and taken out again."""
+
+import pytest
+import torch
+from cases import normal, relative_error
+
+from swallowtail import Butterfly, Grouped
+from swallowtail.errors import ArgumentError
+from swallowtail.nn import Rotate
+
+WIRINGS = {
+    "groups of 128": Grouped.fixed(256),
+    "remainder": Grouped.fixed(37, size=8, layers=3),
+    "butterfly": Butterfly(24, 2),
+}
+EPS = torch.finfo(torch.float64).eps
+
+
+def transform(wiring, scales=True):
+    layer = Rotate(wiring=wiring, init="random", seed=0, scales=scales, dtype=torch.float64)
+    if scales:
+        layer.scales.data = normal(wiring.n, seed=3).exp()
+    return layer
+
+
+def neighbour(side, n):
+    return torch.nn.Linear(*((n, 5) if side == "input" else (5, n)), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("scales", [False, True])
+@pytest.mark.parametrize("name", WIRINGS)
+def test_the_inverse_undoes_it(name, scales):
+    layer = transform(WIRINGS[name], scales)
+    x = normal(7, layer.wiring.n)
+    with torch.no_grad():
+        assert relative_error(layer.inverse(layer(x)), x) < 20 * EPS
+        assert relative_error(layer(layer.inverse(x)), x) < 20 * EPS
+
+
+def test_scales_come_first_and_the_transpose_is_one():
+    layer, x, y = transform(Grouped.fixed(37, 8)), normal(3, 37), normal(3, 37, seed=5)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x), (layer.rotation @ (x * layer.scales).T).T)
+        torch.testing.assert_close((layer(x) * y).sum(-1), (x * layer.T(y)).sum(-1))
+
+
+@pytest.mark.parametrize("side", ["input", "output"])
+@pytest.mark.parametrize("scales", [False, True])
+@pytest.mark.parametrize("name", WIRINGS)
+def test_fold_and_unfold(name, scales, side):
+    layer = transform(WIRINGS[name], scales)
+    linear = neighbour(side, layer.wiring.n)
+    x, weight, bias = normal(4, linear.in_features), linear.weight.clone(), linear.bias.clone()
+    both = torch.nn.Sequential(*((layer, linear) if side == "input" else (linear, layer)))
+    with torch.no_grad():
+        apart = both(x)
+        layer.fold(linear, side)
+        assert relative_error(linear(x), apart) < 20 * EPS
+        layer.unfold(linear, side)
+        assert relative_error(linear.weight, weight) < 20 * EPS
+        assert relative_error(linear.bias, bias) < 20 * EPS
+        before = linear(x)
+        layer.unfold(linear, side)
+        assert relative_error(both(x), before) < 20 * EPS
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_fold_rounds_once(dtype):
+    layer = Rotate(wiring=Grouped.fixed(256), init="random", seed=0)
+    linear = torch.nn.Linear(256, 9, bias=False, dtype=dtype)
+    exact = transform(layer.wiring, scales=False)
+    exact.angles.data = layer.angles.data.double()
+    expected = exact.T(linear.weight.double()).to(dtype)
+    layer.fold(linear)
+    assert torch.equal(linear.weight, expected)
+
+
+def test_scales_are_trained_and_kept_in_half_precision():
+    layer = Rotate(wiring=Grouped.fixed(64, 16), scales=True)
+    assert list(layer.state_dict()) == ["angles", "scales", "_extra_state"]
+    x = normal(3, 64, dtype=torch.bfloat16)
+    assert layer(x).dtype == layer.inverse(x).dtype == layer.T(x).dtype == torch.bfloat16
+    layer(x).float().square().sum().backward()
+    assert layer.scales.grad.abs().sum() > 0
+    assert "scales=True" in repr(layer)
+
+
+def test_what_cannot_be_folded():
+    layer, quantised = Rotate(8, scales=True), torch.nn.Linear(8, 8)
+    with pytest.raises(
+        ArgumentError, match=r"linear: expected a Linear, got Conv1d; try the torch.nn.Linear"
+    ):
+        layer.fold(torch.nn.Conv1d(8, 8, 1))
+    with pytest.raises(ArgumentError, match="linear: expected 8 output features, got 7; try the other side"):
+        layer.fold(torch.nn.Linear(8, 7), "output")
+    with pytest.raises(
+        ArgumentError, match="side: expected one of 'input', 'output', got 'inputs'; try 'input'"
+    ):
+        layer.fold(torch.nn.Linear(8, 8), "inputs")
+    quantised.weight = torch.nn.Parameter(torch.zeros(8, 8, dtype=torch.uint8), requires_grad=False)
+    with pytest.raises(
+        ArgumentError, match=r"floating-point numbers, got torch.uint8; try it before the weight"
+    ):
+        layer.fold(quantised)
+    layer.scales.data[3] = 0
+    with pytest.raises(ArgumentError, match="scales: expected numbers other than 0, got 1 zeros"):
+        layer.unfold(torch.nn.Linear(8, 8))
