@@ -1,0 +1,1 @@
+"""Thin bridges to other projects. Each is imported by its own name, and needs that project only if it says so."""

@@ -1,0 +1,121 @@
+"""ParoQuant's checkpoints, against its definition written out as loops."""
+
+import math
+
+import pytest
+import torch
+from cases import normal, relative_error
+from safetensors.torch import load_file, save_file
+
+from swallowtail import Butterfly, Grouped
+from swallowtail.errors import ArgumentError
+from swallowtail.integrations import paroquant
+from swallowtail.nn import Rotate
+
+
+def by_definition(x, pairs, theta, scales, size):
+    """What ParoQuant's kernel does to one vector, number by number."""
+    y = [float(a) * float(b) for a, b in zip(x, scales.reshape(-1), strict=True)]
+    for places, angles in zip(pairs.tolist(), theta.tolist(), strict=True):
+        for k, angle in enumerate(angles):
+            block = 2 * k // size * size
+            i, j = block + places[2 * k], block + places[2 * k + 1]
+            c, s = math.cos(angle), math.sin(angle)
+            y[i], y[j] = y[i] * c + y[j] * s, y[i] * -s + y[j] * c
+    return torch.tensor(y, dtype=torch.float64)
+
+
+def tensors_of(n, size, rounds, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    blocks = [[torch.randperm(size, generator=generator) for _ in range(n // size)] for _ in range(rounds)]
+    return {
+        "theta": normal(rounds, n // 2, seed=seed).half(),
+        "pairs": torch.stack([torch.cat(row) for row in blocks]).short(),
+        "channel_scales": normal(1, n, seed=seed + 1).exp().half(),
+    }
+
+
+@pytest.mark.parametrize(("n", "size", "rounds"), [(256, 128, 8), (192, 64, 1), (24, 6, 3)])
+def test_the_transform_is_theirs_and_goes_both_ways(n, size, rounds):
+    tensors = tensors_of(n, size, rounds)
+    layer, x = paroquant.from_tensors(tensors, size), normal(n)
+    expected = by_definition(x, tensors["pairs"], tensors["theta"].double(), tensors["channel_scales"], size)
+    with torch.no_grad():
+        assert relative_error(layer.double()(x), expected) < 1e-14
+    again = paroquant.to_tensors(layer)
+    assert all(torch.equal(again[name], tensors[name]) for name in tensors)
+    assert {name: t.dtype for name, t in again.items()} == {name: t.dtype for name, t in tensors.items()}
+
+
+def test_a_layer_of_ours_goes_both_ways():
+    wiring = Grouped.fixed(32, 8, pairs=[[(0, 5), (9, 8)], [], [(31, 24), (1, 2)]])
+    layer = Rotate(wiring=wiring, init="random", seed=0)
+    layer.angles.data = layer.angles.data.half().float()
+    tensors, x = paroquant.to_tensors(layer), normal(32)
+    assert torch.equal(tensors["channel_scales"], torch.ones(1, 32).half())
+    expected = by_definition(x, tensors["pairs"], tensors["theta"].double(), torch.ones(32), 8)
+    with torch.no_grad():
+        assert relative_error(layer.double()(x), expected) < 1e-14
+        assert relative_error(paroquant.from_tensors(tensors, 8).double()(x), expected) < 1e-14
+
+
+def test_checkpoints_go_both_ways(tmp_path):
+    theirs = {f"{name}.{part}": t for name in ("a.q", "b") for part, t in tensors_of(256, 128, 8).items()}
+    weight = normal(16, 256, dtype=torch.float32)
+    theirs |= {**paroquant.quantise(weight, "b"), "embedding": normal(3, 4)}
+    save_file(theirs, tmp_path / "theirs.safetensors")
+    checkpoint = paroquant.load(tmp_path / "theirs.safetensors")
+    assert sorted(checkpoint.rotations) == ["a.q", "b"]
+    paroquant.save(tmp_path / "ours.safetensors", checkpoint)
+    ours = load_file(tmp_path / "ours.safetensors")
+    assert sorted(ours) == sorted(theirs)
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    error = (paroquant.dequantise(checkpoint.tensors, "b") - weight).reshape(16, 2, 128)
+    steps = checkpoint.tensors["b.scales"].float().T
+    assert bool((error.abs().amax(-1) < 0.75 * steps).all())
+
+
+def test_weights_are_packed_as_awq_packs_them():
+    codes = torch.arange(16).repeat(2, 1)
+    packed = paroquant._pack(codes)
+    assert [f"{int(word) & 0xFFFFFFFF:08x}" for word in packed[0]] == ["75316420", "fdb9eca8"]
+    assert torch.equal(paroquant._unpack(packed), codes)
+
+
+def test_other_layouts_are_refused(tmp_path):
+    good = tensors_of(256, 128, 2)
+    with pytest.raises(
+        ArgumentError, match=r"pairs: expected each of 0 … 63 once per block.*try the group_size"
+    ):
+        paroquant.from_tensors(good, 64)
+    with pytest.raises(
+        ArgumentError, match=r"pairs: expected int16 of shape .*, got shape .* of torch.int64"
+    ):
+        paroquant.from_tensors({**good, "pairs": good["pairs"].long()})
+    with pytest.raises(ArgumentError, match=r"theta: expected real numbers of shape \(2, 128\)"):
+        paroquant.from_tensors({**good, "theta": good["theta"][:1]})
+    with pytest.raises(ArgumentError, match="pairs: expected a tensor of that name, got only theta"):
+        paroquant.from_tensors({"theta": good["theta"]})
+    with pytest.raises(ArgumentError, match="channel_scales: expected 256 numbers"):
+        paroquant.from_tensors({**good, "channel_scales": torch.ones(3)})
+    save_file({"rotation.angles": torch.zeros(3)}, tmp_path / "other.safetensors")
+    with pytest.raises(
+        ArgumentError, match="expected a checkpoint of ParoQuant, got 1 tensors, none named theta"
+    ):
+        paroquant.load(tmp_path / "other.safetensors")
+    save_file({f"q.{name}": t for name, t in good.items()}, tmp_path / "good.safetensors")
+    with pytest.raises(ArgumentError, match=r"good.safetensors, q.pairs: expected each of 0 … 31"):
+        paroquant.load(tmp_path / "good.safetensors", 32)
+    for wiring in (Butterfly(256), Grouped.fixed(250, 100), Grouped.fixed(9, 3)):
+        with pytest.raises(
+            ArgumentError, match=r"wiring: expected blocks of neighbouring .* try Grouped.fixed"
+        ):
+            paroquant.to_tensors(Rotate(wiring=wiring))
+    with pytest.raises(
+        ArgumentError, match=r"name: expected a module with qweight, qzeros and scales, got no q.q"
+    ):
+        paroquant.dequantise({}, "q")
+    with pytest.raises(
+        ArgumentError, match=r"weight: expected a multiple of 8 rows, of 128 columns, got shape"
+    ):
+        paroquant.quantise(torch.zeros(7, 128), "q")
