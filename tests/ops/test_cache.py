@@ -23,6 +23,10 @@ def replace_data(t):
     t.data = t.data + 0.3
 
 
+def edit_as_array(t):
+    t.detach().numpy()[:] += 0.3
+
+
 def fused_step(t):
     t.grad = torch.ones_like(t)
     torch.optim.Adam([t], lr=0.3, fused=True).step()
@@ -50,6 +54,33 @@ def test_a_cache_keeps_no_graph_alive():
     tensor = weakref.ref(angles)  # which holds the graph
     del angles
     assert tensor() is None
+
+
+@pytest.mark.parametrize("edit", [edit_in_place, edit_data, replace_data, edit_as_array])
+@pytest.mark.parametrize("x_dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_cached_coefficients_follow_frozen_parameters(edit, x_dtype):
+    wiring, cache = Butterfly(16), PreparedCache()
+    angles = torch.nn.Parameter(random_angles(wiring, dtype=torch.float32), requires_grad=False)
+    d = torch.nn.Parameter(normal(16, dtype=torch.float32), requires_grad=False)
+    x = normal(3, 16, dtype=x_dtype)
+    for step in range(4):
+        edit(angles if step % 2 else d)
+        fresh = [t.detach().clone() for t in (angles, d)]
+        assert torch.equal(ops.rotate(x, wiring, angles, cache=cache), ops.rotate(x, wiring, fresh[0]))
+        actual = ops.symmetric_matvec(x, wiring, angles, d, cache=cache)
+        assert torch.equal(actual, ops.symmetric_matvec(x, wiring, *fresh))
+        z = x.clone().requires_grad_()  # with a gradient for x alone
+        assert torch.equal(ops.rotate(z, wiring, angles, cache=cache), ops.rotate(z, wiring, fresh[0]))
+
+
+def test_cached_coefficients_follow_strides():
+    wiring, cache, x = Butterfly(16), PreparedCache(), normal(16, dtype=torch.float32)
+    room = random_angles(wiring, 2, dtype=torch.float32)
+    wide = torch.cat([room, room.flip(1)], 1).view(-1)
+    layer = torch.nn.Parameter(wide[:32], requires_grad=False)
+    for size, stride in ((32, 1), (32, 2), (32, 3), (32, 1)):
+        layer.data = wide.as_strided((size,), (stride,))
+        assert torch.equal(ops.rotate(x, wiring, layer, cache=cache), ops.rotate(x, wiring, layer.clone()))
 
 
 @pytest.mark.parametrize("edit", [edit_in_place, edit_data, replace_data, fused_step])
@@ -129,3 +160,14 @@ def test_kept_coefficients_are_used(monkeypatch):
             for _ in range(3):
                 ops.rotate(normal(16, dtype=dtype), wiring, angles, cache=cache)
             assert len(counted) == times
+
+
+def test_what_is_owned_is_not_compared(monkeypatch):
+    """An operator's angles cannot change: a look at them would cost a fifth of the call."""
+    from swallowtail.ops import cache as module
+
+    monkeypatch.setattr(module, "_memcmp", lambda *_: pytest.fail("compared"))
+    wiring, cache = Butterfly(16), PreparedCache(owned=True)
+    angles, x = random_angles(wiring, dtype=torch.float32), normal(16, dtype=torch.float32)
+    for view in (angles, angles[None][0], angles):  # a view of the same memory, too
+        assert torch.equal(ops.rotate(x, wiring, view, cache=cache), ops.rotate(x, wiring, angles))

@@ -157,7 +157,8 @@ class GivensNormal(Distribution):
 def same_basis(p: GivensNormal, q: GivensNormal) -> bool:
     """Whether p and q have the same Q: then products, sums and traces of their matrices need only D."""
     return p.wiring == q.wiring and (
-        p.angles is q.angles or (p.angles.shape == q.angles.shape and torch.equal(p.angles, q.angles))
+        p._operator.rotation is q._operator.rotation
+        or (p.angles.shape == q.angles.shape and torch.equal(p.angles, q.angles))
     )
 
 

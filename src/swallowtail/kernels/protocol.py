@@ -30,8 +30,6 @@ class Backend(Protocol):
 
     # Whether `rotate` and `rotate_backward` also take one rotation as angles (K,) and x (*batch, n).
     TAKES_ONE_ROTATION: bool
-    # Whether comparing angles with a copy is quicker than preparing anew. On a GPU it would wait for the device.
-    COMPARES_ANGLES: bool
 
     def available(self) -> str | None:
         """None, or a sentence that says why this back end cannot run here."""
@@ -74,7 +72,15 @@ class Backend(Protocol):
     def bind(self, wiring: Wiring, form: str, prepared: Any) -> Callable[[Tensor], Tensor] | None:
         """A function of x alone for one of `FORMS`, or None where the back end has no such shortcut.
 
-        It takes one contiguous tensor (*batch, n) of the coefficients' dtype, and checks nothing.
+        It takes one contiguous tensor (*batch, n) of the coefficients' dtype, and checks nothing. On a GPU the tensor
+        may also be in half precision, with coefficients in float32.
+        """
+
+    def live(
+        self, form: str, wiring: Wiring, x: Tensor, angles: Tensor, eigenvalues: Tensor | None
+    ) -> Tensor | None:
+        """The result for one of `FORMS` from angles (K,) that may change after every call, as a layer's; None where the
+        back end has no such shortcut. Nothing waits for the device. x is as for what `bind` returns.
         """
 
     def multiply_adds(self, wiring: Wiring, prepared: Any, form: str = "rotate") -> int:

@@ -162,7 +162,6 @@ def _rotate_layer_jvp(
 # What every back end offers besides; the reference prepares nothing.
 
 TAKES_ONE_ROTATION = False
-COMPARES_ANGLES = False
 
 
 def available() -> str | None:
@@ -184,6 +183,12 @@ def prepare_training(wiring: Wiring, angles: torch.Tensor, x: torch.Tensor) -> N
 
 
 def bind(wiring: Wiring, form: str, prepared: None) -> None:
+    """No shortcut."""
+
+
+def live(
+    form: str, wiring: Wiring, x: torch.Tensor, angles: torch.Tensor, eigenvalues: torch.Tensor | None
+) -> None:
     """No shortcut."""
 
 

@@ -85,7 +85,7 @@ class Rotate(torch.nn.Module):
 
     @property
     def rotation(self) -> Rotation:
-        """Q as an operator; it shares the angles, and knows nothing of scales."""
+        """Q as an operator, without scales. It shares angles that require gradients, and copies others."""
         return Rotation(self.wiring, self.angles)
 
     @property

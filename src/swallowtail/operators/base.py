@@ -172,6 +172,11 @@ class Affine(Operator):
         return self._affine(-1, 0)
 
 
+def own(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy that only the caller can reach. A tensor that requires gradients is shared: a copy would not follow it."""
+    return tensor if tensor.requires_grad else tensor.clone()
+
+
 def device_and_dtype(device: Any, dtype: torch.dtype | None) -> tuple[Any, torch.dtype | None]:
     """The arguments of ``to``; a dtype may come first, as with tensors."""
     return (None, device) if isinstance(device, torch.dtype) else (device, dtype)

@@ -10,8 +10,7 @@ import torch
 
 from swallowtail import checks, kernels, ops
 from swallowtail.errors import ArgumentError
-from swallowtail.operators.base import Operator, device_and_dtype
-from swallowtail.ops.cache import Snapshot
+from swallowtail.operators.base import Operator, device_and_dtype, own
 from swallowtail.wiring import Butterfly, Wiring
 
 
@@ -20,7 +19,9 @@ class Rotation(Operator):
 
     Args:
         wiring: who meets whom.
-        angles: shape (K,), layer by layer, Q₁ first; leading axes make a batch of rotations on one wiring.
+        angles: shape (K,), layer by layer, Q₁ first; leading axes make a batch of rotations on one wiring. They are
+            copied: later changes of the argument, or of what `angles` returns, do not reach the rotation. Only angles
+            that require gradients are shared, so that they can be trained.
 
     >>> Q = Rotation(Butterfly(2), torch.tensor([math.pi / 2]))
     >>> Q @ torch.tensor([1.0, 0.0])
@@ -29,13 +30,17 @@ class Rotation(Operator):
 
     def __init__(self, wiring: Wiring, angles: Any) -> None:
         checks.instance("wiring", wiring, Wiring, "try Butterfly(n)")
-        self.wiring = wiring
-        self.angles = checks.as_tensor("angles", angles)
-        checks.last_axis("angles", self.angles, wiring.n_rotations, "the wiring's number of rotations")
-        checks.finite("angles", self.angles)
-        self.n = wiring.n
-        self._cache = ops.PreparedCache()
-        self._transposed: tuple[Any, Rotation] | None = None
+        self.wiring, self.n = wiring, wiring.n
+        angles = checks.as_tensor("angles", angles)
+        checks.last_axis("angles", angles, wiring.n_rotations, "the wiring's number of rotations")
+        checks.finite("angles", angles)
+        self._set_angles(own(angles))
+
+    def _set_angles(self, angles: torch.Tensor) -> None:
+        """Take angles that nobody else can reach, or that require gradients."""
+        self._angles = angles
+        self._cache = ops.PreparedCache(owned=not angles.requires_grad)
+        self._transposed: Rotation | None = None
 
     @classmethod
     def identity(
@@ -78,33 +83,36 @@ class Rotation(Operator):
         return self.wiring.n_rotations
 
     @property
+    def angles(self) -> torch.Tensor:
+        """The angles, shape (*batch, K): a copy, or the tensor itself if it requires gradients."""
+        return own(self._angles)
+
+    @property
     def batch_shape(self) -> torch.Size:  # type: ignore[override]
         """Leading axes of the angles."""
-        return self.angles.shape[:-1]
+        return self._angles.shape[:-1]
 
     @property
     def dtype(self) -> torch.dtype:  # type: ignore[override]
         """The dtype of the angles."""
-        return self.angles.dtype
+        return self._angles.dtype
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
         """The device of the angles."""
-        return self.angles.device
+        return self._angles.device
 
     @property
     def T(self) -> Rotation:
         """Qᵀ, which is Q⁻¹."""
-        kept = self._transposed
-        if kept is not None and kept[0].is_current((self.angles, kept[1].angles)):
-            return kept[1]
+        if self._transposed is not None:
+            return self._transposed
         order = torch.from_numpy(self.wiring.transpose_order).to(self.device)
         result = Rotation.__new__(Rotation)
-        result.wiring, result.angles, result.n = self.wiring.T, -self.angles[..., order], self.n
-        result._cache, result._transposed = ops.PreparedCache(), None
-        if not self.angles.requires_grad:  # a graph is good for one backward pass only
-            self._transposed = Snapshot((self.angles, result.angles)), result
-            result._transposed = Snapshot((result.angles, self.angles)), self
+        result.wiring, result.n = self.wiring.T, self.n
+        result._set_angles(-self._angles[..., order])
+        if self._cache.owned:  # shared angles can change
+            self._transposed, result._transposed = result, self
         return result
 
     @property
@@ -115,14 +123,14 @@ class Rotation(Operator):
     def to(self, device: Any = None, dtype: torch.dtype | None = None) -> Rotation:
         """The same rotation on another device or in another dtype."""
         device, dtype = device_and_dtype(device, dtype)
-        return Rotation(self.wiring, self.angles.to(device=device, dtype=dtype))
+        return Rotation(self.wiring, self._angles.to(device=device, dtype=dtype))
 
     def to_sparse_factors(self) -> list[Any]:
         """The paper's sparse-BLAS form: one SciPy CSR matrix per layer, Q₁ first; their product is Q."""
         from scipy.sparse import csr_array
 
         checks.single("to_sparse_factors", self.batch_shape)
-        angles = self.angles.detach().cpu().double().numpy()
+        angles = self._angles.detach().cpu().double().numpy()
         factors = []
         for index, pairs in enumerate(self.wiring.layers()):
             theta = angles[self.wiring.offsets[index] : self.wiring.offsets[index + 1]]
@@ -134,14 +142,14 @@ class Rotation(Operator):
         return factors
 
     def _rows(self, x: torch.Tensor) -> torch.Tensor:
-        return ops.rotate(x, self.wiring, self.angles, cache=self._cache)
+        return ops.rotate(x, self.wiring, self._angles, cache=self._cache)
 
     def _transposed_rows(self, x: torch.Tensor) -> torch.Tensor:
-        return ops.rotate_transpose(x, self.wiring, self.angles, cache=self._cache)
+        return ops.rotate_transpose(x, self.wiring, self._angles, cache=self._cache)
 
     def _on_columns(self, X: torch.Tensor, transposed: bool = False) -> torch.Tensor:
         act = ops.rotate_transpose if transposed else ops.rotate
-        angles = self.angles[..., None, :] if self.batch_shape else self.angles
+        angles = self._angles[..., None, :] if self.batch_shape else self._angles
         return act(X.mT, self.wiring, angles, cache=self._cache).mT
 
     def __repr__(self) -> str:
@@ -154,8 +162,8 @@ def count_multiply_adds(rotation: Rotation, form: str, eigenvalues: torch.Tensor
     wiring = rotation.wiring
     if not rotation.batch_shape.numel():
         return 0
-    backend = kernels.backend_for(rotation.angles)
-    angles = rotation.angles.detach()[(0,) * len(rotation.batch_shape)][None]  # the first of a batch
+    backend = kernels.backend_for(rotation._angles)
+    angles = rotation._angles.detach()[(0,) * len(rotation.batch_shape)][None]  # the first of a batch
     angles = angles if angles.dtype == torch.float64 else angles.float()
     d = None if eigenvalues is None else eigenvalues.detach().reshape(-1, wiring.n)[:1].to(angles.dtype)
     return int(backend.multiply_adds(wiring, backend.prepare(wiring, angles, d), form))

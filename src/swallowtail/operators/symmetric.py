@@ -9,7 +9,7 @@ import torch
 
 from swallowtail import checks, ops
 from swallowtail.errors import ArgumentError
-from swallowtail.operators.base import Affine, device_and_dtype
+from swallowtail.operators.base import Affine, device_and_dtype, own
 from swallowtail.operators.rotation import Rotation, count_multiply_adds
 from swallowtail.wiring import Butterfly
 
@@ -25,7 +25,8 @@ class SymmetricOperator(Affine):
 
     Args:
         rotation: Q.
-        eigenvalues: shape (n,), or (*batch, n).
+        eigenvalues: shape (n,), or (*batch, n). As with a rotation's angles, they are copied, and shared only if they
+            require gradients.
 
     >>> H = SymmetricOperator(Rotation.identity(2), torch.tensor([2.0, 4.0]))
     >>> H.solve(torch.tensor([1.0, 1.0]))
@@ -35,27 +36,34 @@ class SymmetricOperator(Affine):
     def __init__(self, rotation: Rotation, eigenvalues: Any) -> None:
         checks.instance("rotation", rotation, Rotation, "try Rotation(wiring, angles)")
         self.rotation = rotation
-        self.eigenvalues = checks.as_tensor("eigenvalues", eigenvalues, rotation.angles)
-        checks.last_axis("eigenvalues", self.eigenvalues, rotation.n, "n")
-        checks.same_device(angles=rotation.angles, eigenvalues=self.eigenvalues)
-        checks.same_batch(angles=rotation.angles, eigenvalues=self.eigenvalues)
+        angles = rotation._angles
+        eigenvalues = checks.as_tensor("eigenvalues", eigenvalues, angles)
+        checks.last_axis("eigenvalues", eigenvalues, rotation.n, "n")
+        checks.same_device(angles=angles, eigenvalues=eigenvalues)
+        checks.same_batch(angles=angles, eigenvalues=eigenvalues)
         self.n = rotation.n
-        self._cache = ops.PreparedCache()
+        self._eigenvalues = own(eigenvalues)
+        self._cache = ops.PreparedCache(owned=rotation._cache.owned and not eigenvalues.requires_grad)
+
+    @property
+    def eigenvalues(self) -> torch.Tensor:
+        """The diagonal of D, shape (n,) or (*batch, n): a copy, or the tensor itself if it requires gradients."""
+        return own(self._eigenvalues)
 
     @property
     def batch_shape(self) -> torch.Size:  # type: ignore[override]
         """Leading axes of angles and eigenvalues, broadcast together."""
-        return torch.broadcast_shapes(self.rotation.batch_shape, self.eigenvalues.shape[:-1])
+        return torch.broadcast_shapes(self.rotation.batch_shape, self._eigenvalues.shape[:-1])
 
     @property
     def dtype(self) -> torch.dtype:  # type: ignore[override]
         """The dtype angles and eigenvalues promote to."""
-        return torch.promote_types(self.rotation.dtype, self.eigenvalues.dtype)
+        return torch.promote_types(self.rotation.dtype, self._eigenvalues.dtype)
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
         """The device of the eigenvalues."""
-        return self.eigenvalues.device
+        return self._eigenvalues.device
 
     @property
     def T(self) -> SymmetricOperator:
@@ -65,13 +73,13 @@ class SymmetricOperator(Affine):
     @property
     def multiply_adds(self) -> int:
         """Multiply-adds of H x for one x, as the kernel that runs on this device counts them."""
-        return count_multiply_adds(self.rotation, "symmetric", self.eigenvalues)
+        return count_multiply_adds(self.rotation, "symmetric", self._eigenvalues)
 
     def to(self, device: Any = None, dtype: torch.dtype | None = None) -> SymmetricOperator:
         """The same operator on another device or in another dtype."""
         device, dtype = device_and_dtype(device, dtype)
         return SymmetricOperator(
-            self.rotation.to(device, dtype), self.eigenvalues.to(device=device, dtype=dtype)
+            self.rotation.to(device, dtype), self._eigenvalues.to(device=device, dtype=dtype)
         )
 
     def function(self, f: Callable[[torch.Tensor], torch.Tensor]) -> SymmetricOperator:
@@ -95,7 +103,7 @@ class SymmetricOperator(Affine):
 
     def logdet(self, epsilon: float | None = None) -> torch.Tensor:
         """log det H = Σ log d; as torch.logdet, −inf for a zero eigenvalue, NaN if det H < 0."""
-        d = self.eigenvalues if epsilon is None else self.eigenvalues.clamp(min=epsilon)
+        d = self._eigenvalues if epsilon is None else self._eigenvalues.clamp(min=epsilon)
         d = d.expand(*self.batch_shape, self.n)
         total = d.abs().log().sum(-1)
         negative = (d < 0).sum(-1) % 2 == 1
@@ -103,7 +111,7 @@ class SymmetricOperator(Affine):
 
     def trace(self) -> torch.Tensor:
         """Tr H = Σ d."""
-        return self.eigenvalues.expand(*self.batch_shape, self.n).sum(-1)
+        return self._eigenvalues.expand(*self.batch_shape, self.n).sum(-1)
 
     def quadratic_form(self, x: Any) -> Any:
         """xᵀ H x for vectors on the last axis; stops halfway through the product."""
@@ -111,7 +119,7 @@ class SymmetricOperator(Affine):
             like = torch.empty(0, dtype=self.dtype, device=self.device)
             return self.quadratic_form(checks.as_tensor("x", x, like)).detach().cpu().numpy()
         return ops.quadratic_form(
-            x, self.rotation.wiring, self.rotation.angles, self.eigenvalues, cache=self._cache
+            x, self.rotation.wiring, self.rotation._angles, self._eigenvalues, cache=self._cache
         )
 
     def diagonal(self, method: str = "exact", n_probes: int = 100, seed: int = 0) -> torch.Tensor:
@@ -146,7 +154,7 @@ class SymmetricOperator(Affine):
 
         A negative eigenvalue is a ValueError unless ``epsilon`` is given; zero means no spread.
         """
-        d = self.eigenvalues if epsilon is None else self.eigenvalues.clamp(min=epsilon)
+        d = self._eigenvalues if epsilon is None else self._eigenvalues.clamp(min=epsilon)
         if bool((d < 0).any()):
             got = f"{int((d < 0).sum())} negative, the least {float(d.detach().min()):.3g}"
             raise ArgumentError("sample", "eigenvalues ≥ 0", got, "try `epsilon=0`")
@@ -167,7 +175,7 @@ class SymmetricOperator(Affine):
         from scipy.sparse import diags_array
 
         factors = self.rotation.to_sparse_factors()
-        D = diags_array(self.eigenvalues.detach().cpu().double().numpy()).tocsr()
+        D = diags_array(self._eigenvalues.detach().cpu().double().numpy()).tocsr()
         return [*factors, D, *[factor.T.tocsr() for factor in reversed(factors)]]
 
     def _invertible(self, d: torch.Tensor, epsilon: float | None) -> torch.Tensor:
@@ -184,8 +192,8 @@ class SymmetricOperator(Affine):
     def _diagonal_by_paths(self) -> torch.Tensor:
         wiring = self.rotation.wiring
         arithmetic = torch.float64 if self.dtype == torch.float64 else torch.float32  # half is storage only
-        angles = self.rotation.angles.to(arithmetic)
-        d = self.eigenvalues.expand(*self.batch_shape, self.n).to(arithmetic)
+        angles = self.rotation._angles.to(arithmetic)
+        d = self._eigenvalues.expand(*self.batch_shape, self.n).to(arithmetic)
         for index in reversed(range(wiring.n_layers)):
             i, j = torch.from_numpy(wiring.layer(index)).to(d.device).unbind(-1)
             theta = angles[..., wiring.offsets[index] : wiring.offsets[index + 1]]
@@ -205,13 +213,13 @@ class SymmetricOperator(Affine):
 
     def _rows(self, x: torch.Tensor) -> torch.Tensor:
         return ops.symmetric_matvec(
-            x, self.rotation.wiring, self.rotation.angles, self.eigenvalues, cache=self._cache
+            x, self.rotation.wiring, self.rotation._angles, self._eigenvalues, cache=self._cache
         )
 
     _transposed_rows = _rows
 
     def _on_columns(self, X: torch.Tensor, transposed: bool = False) -> torch.Tensor:
-        angles, d = self.rotation.angles, self.eigenvalues
+        angles, d = self.rotation._angles, self._eigenvalues
         if self.batch_shape:
             angles, d = (t.expand(*self.batch_shape, t.shape[-1])[..., None, :] for t in (angles, d))
         return ops.symmetric_matvec(X.mT, self.rotation.wiring, angles, d, cache=self._cache).mT

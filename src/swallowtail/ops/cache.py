@@ -1,4 +1,12 @@
-"""Coefficients kept between calls, for as long as the numbers they were made from stay the same."""
+"""Coefficients kept between calls, for as long as the numbers they were made from stay the same.
+
+Results follow the numbers, always. A tensor can change where no counter notices: through ``.data``, through
+``numpy()``, through the array it was made from. So there are two kinds of owners:
+
+- An operator has copies of its own that nobody else can reach. They never change, and what was made of them stays good.
+- A layer has parameters that anybody may change. On a CPU their numbers are compared with a copy at every call. On
+  other devices that would wait for the device, so nothing is kept: the kernels read the angles at every call.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +23,20 @@ from swallowtail.wiring import Wiring
 
 
 class PreparedCache:
-    """What back ends computed from angles and eigenvalues. An operator or layer has one."""
+    """What back ends computed from angles and eigenvalues. An operator or layer has one.
 
-    def __init__(self) -> None:
+    Args:
+        owned: the tensors it will be asked for are copies that nobody else can reach.
+    """
+
+    def __init__(self, owned: bool = False) -> None:
+        self.owned = owned
         self._prepared: dict[Any, tuple[Snapshot, Any]] = {}
         self._bound: dict[str, tuple[Snapshot, Any]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What is kept holds addresses and compiled closures: a copy starts empty.
-        return PreparedCache, ()
+        return PreparedCache, (self.owned,)
 
     def get(
         self,
@@ -33,7 +46,7 @@ class PreparedCache:
         eigenvalues: Tensor | None = None,
         sources: tuple[Tensor, ...] | None = None,
     ) -> Any:
-        """The back end's prepared coefficients for angles (B, K) and eigenvalues (B, n).
+        """The back end's prepared coefficients for angles (B, K) and eigenvalues (B, n); None if none can be kept.
 
         ``sources`` are the user's own tensors, if this call converted those: only they show a change.
         """
@@ -42,9 +55,12 @@ class PreparedCache:
         key = (backend, angles.dtype, angles.device, angles.shape, eigenvalues is not None)
         kept = self._prepared.get(key)
         if kept is None or not kept[0].is_current(sources):
-            checks.finite("angles", angles)
-            kept = (Snapshot(sources), kernels.load(backend).prepare(wiring, angles, eigenvalues))
-            self._prepared[key] = kept
+            if not self._keeps(sources[0]):
+                return None
+            if angles.is_cpu:  # elsewhere it would wait for the device, and operators have looked already
+                checks.finite("angles", angles)
+            prepared = kernels.load(backend).prepare(wiring, angles, eigenvalues)
+            kept = self._prepared[key] = (Snapshot(sources, self.owned), prepared)
         return kept[1]
 
     def for_training(self, backend: str, wiring: Wiring, angles: Tensor, x: Tensor) -> Any:
@@ -53,105 +69,104 @@ class PreparedCache:
         """
         kept = self._prepared.get((backend, "training"))
         if kept is None or not kept[0].is_current((angles,)):
-            kept = (Snapshot((angles,)), kernels.load(backend).prepare_training(wiring, angles[None], x))
-            self._prepared[backend, "training"] = kept
+            prepared = kernels.load(backend).prepare_training(wiring, angles[None], x)
+            if not angles.is_cpu:
+                return prepared
+            kept = self._prepared[backend, "training"] = (Snapshot((angles,), self.owned), prepared)
         return kept[1]
 
-    def bound(
+    def quick(
         self, form: str, x: Tensor, wiring: Wiring, angles: Tensor, eigenvalues: Tensor | None = None
-    ) -> Callable[[Tensor], Tensor] | None:
-        """A function of x alone, where nobody watches and the case is the simplest one; None elsewhere.
+    ) -> Tensor | None:
+        """The result, where nobody watches and the case is the simplest one; None elsewhere.
 
         A single vector of 1024 numbers takes about a microsecond. Checking and looking everything up would take ten,
         and twice as much after a batch has gone through the caches.
         """
+        if x.is_cpu:
+            if x.dtype is not angles.dtype or not angles.is_cpu:
+                return None
+        elif (
+            x.dtype is not angles.dtype and not (angles.dtype is torch.float32 and x.dtype in checks.HALF)
+        ) or x.device != angles.device:
+            return None
         shape = x.shape
-        if (
-            x.dtype is not angles.dtype
-            or (not (x.is_cpu and angles.is_cpu) and x.device != angles.device)
-            or not x.is_contiguous()
-            or not shape
-            or shape[-1] != wiring.n
-            or kernels.forced() is not None
-        ):
+        if not x.is_contiguous() or not shape or shape[-1] != wiring.n or kernels.forced() is not None:
             return None
         sources = (angles,) if eigenvalues is None else (angles, eigenvalues)
         kept = self._bound.get(form)
         if kept is None or not kept[0].is_current(sources):
-            if (
-                angles.shape != (wiring.n_rotations,)
-                or angles.dtype not in (torch.float32, torch.float64)
-                or (eigenvalues is not None and eigenvalues.shape != (wiring.n,))
-                or (eigenvalues is not None and eigenvalues.dtype is not angles.dtype)
-                or (eigenvalues is not None and eigenvalues.device != angles.device)
-            ):
+            if not _is_simplest(wiring, angles, eigenvalues):
                 return None
-            rows = None if eigenvalues is None else eigenvalues[None]
             name = kernels.select_backend(x)
+            if not self._keeps(angles):
+                return kernels.load(name).live(form, wiring, x, angles, eigenvalues)
+            rows = None if eigenvalues is None else eigenvalues[None]
             prepared = self.get(name, wiring, angles[None], rows, sources)
-            kept = (Snapshot(sources), kernels.load(name).bind(wiring, form, prepared))
-            self._bound[form] = kept
-        return kept[1]
+            run = kernels.load(name).bind(wiring, form, prepared)
+            kept = self._bound[form] = (Snapshot(sources, self.owned), run)
+        run = kept[1]
+        return None if run is None else run(x)
+
+    def _keeps(self, tensor: Tensor) -> bool:
+        """Whether what is made of a tensor now may be used by later calls."""
+        if tensor.is_cpu:
+            return True
+        # What is made while a CUDA graph is recorded has no numbers yet, and lies in the graph's own memory.
+        return self.owned and not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
-class Snapshot:
-    """Tensors as they were when something was computed from them.
-
-    Tensors count their changes in place (`_version`). Trainable ones are compared number by number as well, because
-    fused optimisers and edits through ``.data`` do not count. Inference tensors cannot count at all.
-    """
-
-    def __init__(self, tensors: tuple[Tensor, ...]) -> None:
-        # Tensors with a version counter: keep the tensor and an alias, so that its memory is not reused.
-        # Others: keep a copy and compare. Their graph must not be kept alive.
-        self._taken = [
-            (None, t.detach().clone(), _state(t)) if _uncounted(t) else (t, t.detach(), _state(t))
-            for t in tensors
-        ]
-
-    def is_current(self, tensors: tuple[Tensor, ...]) -> bool:
-        """Whether these are the same tensors with the same numbers."""
-        if len(tensors) != len(self._taken):
-            return False
-        for t, (taken, kept, state) in zip(tensors, self._taken):  # noqa: B905 (strict=True takes a tenth of the call)
-            if t is taken and not t.requires_grad:  # the quick test first
-                if (
-                    t.data_ptr() != state[0] or t._version != state[1] or t.shape != state[3]
-                ):  # quicker than by name
-                    return False
-            elif _state(t) != state:
-                return False
-            elif taken is None:
-                if not _equal(kept, t.detach()):
-                    return False
-            elif _uncounted(t):  # it became trainable since: an alias shows no change
-                return False
-        return True
+def _is_simplest(wiring: Wiring, angles: Tensor, eigenvalues: Tensor | None) -> bool:
+    """One rotation whose numbers need no conversion."""
+    if angles.shape != (wiring.n_rotations,) or angles.dtype not in (torch.float32, torch.float64):
+        return False
+    return eigenvalues is None or (
+        eigenvalues.shape == (wiring.n,)
+        and eigenvalues.dtype is angles.dtype
+        and eigenvalues.device == angles.device
+    )
 
 
-class _State(NamedTuple):
-    """What a tensor shows of itself without a look at its numbers."""
+class _Taken(NamedTuple):
+    """A tensor as it was. The copy of one that is owned is the tensor itself, which keeps its memory from reuse."""
 
-    address: int
-    version: int
+    copy: Tensor
+    address: int  # of the copy
+    size: int  # bytes
     dtype: torch.dtype
     shape: torch.Size
 
 
-def _state(t: Tensor) -> _State:
-    return _State(t.data_ptr(), 0 if t.is_inference() else t._version, t.dtype, t.shape)
+class Snapshot:
+    """Tensors as they were when something was computed from them."""
+
+    def __init__(self, tensors: tuple[Tensor, ...], owned: bool = False) -> None:
+        self._owned = owned
+        # A copy does not keep a graph alive.
+        copies = [t.detach() if owned else t.detach().clone() for t in tensors]
+        self._taken = [_Taken(c, c.data_ptr(), c.numel() * c.itemsize, c.dtype, c.shape) for c in copies]
+
+    def is_current(self, tensors: tuple[Tensor, ...]) -> bool:
+        """Whether these tensors have the same dtypes, shapes and numbers."""
+        if len(tensors) != len(self._taken):
+            return False
+        for t, (copy, address, size, dtype, shape) in zip(tensors, self._taken):  # noqa: B905 (strict takes a tenth of the call)
+            if t.dtype is not dtype or t.shape != shape:
+                return False
+            if self._owned:
+                # A view of the same memory is the same numbers, if it goes through it the same way.
+                if t.data_ptr() != address or t.stride() != copy.stride():
+                    return False
+            # Bit by bit: torch.equal takes ten times as long.
+            elif t.is_contiguous() and copy.is_contiguous():
+                if _memcmp(address, t.data_ptr(), size):
+                    return False
+            elif not torch.equal(copy, t.detach()):
+                return False
+        return True
 
 
-def _uncounted(t: Tensor) -> bool:
-    return t.requires_grad or t.is_inference()
-
-
-def _equal(a: Tensor, b: Tensor) -> bool:
-    if a.is_cpu and a.is_contiguous() and b.is_contiguous():
-        # Bit by bit: torch.equal takes ten times as long. Dtypes and shapes are known to be the same.
-        return bool(_memcmp(a.data_ptr(), b.data_ptr(), a.numel() * a.itemsize) == 0)
-    return torch.equal(a, b)
-
-
-_memcmp = (ctypes.cdll.msvcrt if sys.platform == "win32" else ctypes.CDLL(None)).memcmp
-_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+_memcmp: Callable[[int, int, int], int] = (
+    ctypes.cdll.msvcrt if sys.platform == "win32" else ctypes.CDLL(None)
+).memcmp
+_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)  # type: ignore[attr-defined]

@@ -34,9 +34,9 @@ def rotate(x: Tensor, wiring: Wiring, angles: Tensor, *, cache: PreparedCache | 
     """
     how = route(x, angles)
     if how is KERNEL and cache is not None:
-        run = cache.bound("from_basis", x, wiring, angles)
-        if run is not None:
-            return run(x)
+        y = cache.quick("from_basis", x, wiring, angles)
+        if y is not None:
+            return y
     return _rotate(how, x, wiring, angles, False, cache)
 
 
@@ -46,9 +46,9 @@ def rotate_transpose(
     """Qᵀ x for vectors on the last axis; arguments as in `rotate`."""
     how = route(x, angles)
     if how is KERNEL and cache is not None:
-        run = cache.bound("to_basis", x, wiring, angles)
-        if run is not None:
-            return run(x)
+        y = cache.quick("to_basis", x, wiring, angles)
+        if y is not None:
+            return y
     return _rotate(how, x, wiring, angles, True, cache)
 
 
@@ -58,9 +58,9 @@ def symmetric_matvec(
     """Q D Qᵀ x in one pass; ``eigenvalues`` (*batch, n) is the diagonal of D. Returns shape (*batch, n)."""
     how = route(x, angles, eigenvalues)
     if how is KERNEL and cache is not None:
-        run = cache.bound("symmetric", x, wiring, angles, eigenvalues)
-        if run is not None:
-            return run(x)
+        y = cache.quick("symmetric", x, wiring, angles, eigenvalues)
+        if y is not None:
+            return y
     return _with_eigenvalues(how, "symmetric", x, wiring, angles, eigenvalues, cache)
 
 
@@ -70,9 +70,9 @@ def quadratic_form(
     """xᵀ Q D Qᵀ x, one number per vector, with about half the multiply-adds of the product. Returns shape (*batch,)."""
     how = route(x, angles, eigenvalues)
     if how is KERNEL and cache is not None:
-        run = cache.bound("quadratic", x, wiring, angles, eigenvalues)
-        if run is not None:
-            return run(x)
+        y = cache.quick("quadratic", x, wiring, angles, eigenvalues)
+        if y is not None:
+            return y
     return _with_eigenvalues(how, "quadratic", x, wiring, angles, eigenvalues, cache)
 
 

@@ -26,7 +26,7 @@ class OneRotation(torch.autograd.Function):
     ) -> Tensor:
         name = kernels.select_backend(x)
         ctx.backend, ctx.wiring, ctx.transpose = kernels.load(name), wiring, transpose
-        if cache is not None and ctx.backend.COMPARES_ANGLES:
+        if cache is not None:
             ctx.prepared = cache.for_training(name, wiring, angles, x)
         else:
             ctx.prepared = ctx.backend.prepare_training(wiring, angles[None], x)

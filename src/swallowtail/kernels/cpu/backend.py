@@ -26,11 +26,11 @@ from swallowtail.kernels.cpu.mend import mender_of
 from swallowtail.wiring import Wiring
 
 __all__ = [
-    "COMPARES_ANGLES",
     "TAKES_ONE_ROTATION",
     "accepts",
     "available",
     "bind",
+    "live",
     "multiply_adds",
     "prepare",
     "prepare_training",
@@ -45,7 +45,6 @@ Apply = Callable[[torch.Tensor, torch.Tensor], None]  # of contiguous vectors (â
 BLOCK_NUMBERS = 2**17  # of a block of vectors whose rotated copies stay in cache
 
 TAKES_ONE_ROTATION = True
-COMPARES_ANGLES = True
 
 
 def accepts(device: str) -> bool:
@@ -131,6 +130,12 @@ def bind(wiring: Wiring, form: str, prepared: Prepared) -> Callable[[torch.Tenso
         return y
 
     return call_kernel
+
+
+def live(
+    form: str, wiring: Wiring, x: torch.Tensor, angles: torch.Tensor, eigenvalues: torch.Tensor | None
+) -> None:
+    """No shortcut: on a CPU it is quicker to compare the angles and keep the coefficients."""
 
 
 def _apply(form: str, prepared: Prepared, x: torch.Tensor, shape: torch.Size) -> torch.Tensor:

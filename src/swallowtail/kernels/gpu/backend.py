@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 
 TAKES_ONE_ROTATION = False
-COMPARES_ANGLES = False  # it would wait for the device
 
 
 def accepts(device: str) -> bool:
@@ -193,6 +192,13 @@ def bind(wiring: Wiring, form: str, prepared: Any) -> Callable[[torch.Tensor], t
         return rotate(wiring, table, rows, form == "to_basis", prepared).view(x.shape)
 
     return run
+
+
+def live(
+    form: str, wiring: Wiring, x: torch.Tensor, angles: torch.Tensor, eigenvalues: torch.Tensor | None
+) -> torch.Tensor | None:
+    """The result of one call, from angles (K,) as they are when the device gets there."""
+    return None
 
 
 def _butterfly(wiring: Wiring) -> Butterfly:
