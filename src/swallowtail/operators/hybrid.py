@@ -237,7 +237,7 @@ class HybridOperator(Affine):
         dtype = own.dtype if x.dtype in checks.HALF else U.dtype
         own, more = own.to(U.dtype).reshape(-1, self.n), (x.to(U.dtype).reshape(-1, self.n) @ U) * w
         if (
-            route(x, self.rotation.angles, self.symmetric.eigenvalues, U, w) is KERNEL
+            route(x, self.rotation._angles, self.symmetric._eigenvalues, U, w) is KERNEL
         ):  # nobody watches: in place
             result = own.addmm_(more, U.T)
         else:

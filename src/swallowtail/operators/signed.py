@@ -27,10 +27,10 @@ class SignedRotation(Operator):
     def __init__(self, rotation: Rotation, signs: Any) -> None:
         checks.instance("rotation", rotation, Rotation, "try Rotation(wiring, angles)")
         self.rotation = rotation
-        signs = checks.as_tensor("signs", signs, rotation.angles).detach()
+        signs = checks.as_tensor("signs", signs, rotation._angles).detach()
         checks.last_axis("signs", signs, rotation.n, "n")
-        checks.same_device(angles=rotation.angles, signs=signs)
-        checks.same_batch(angles=rotation.angles, signs=signs)
+        checks.same_device(angles=rotation._angles, signs=signs)
+        checks.same_batch(angles=rotation._angles, signs=signs)
         if bool((signs.abs() != 1).any()):
             wrong = signs[signs.abs() != 1]
             got = f"{wrong.numel()} others, the first {float(wrong[0]):.3g}"
@@ -58,7 +58,7 @@ class SignedRotation(Operator):
         """(Q S)ᵀ = (S Qᵀ S) S, and S Qᵀ S is Qᵀ with θ → σᵢσⱼθ: G between two signs is G or its inverse."""
         transposed = self.rotation.T
         i, j = _ends(transposed).to(self.device).unbind(-1)
-        angles = transposed.angles * (self.signs[..., i] * self.signs[..., j])
+        angles = transposed._angles * (self.signs[..., i] * self.signs[..., j])
         return SignedRotation(Rotation(transposed.wiring, angles), self.signs)
 
     @property
