@@ -224,8 +224,7 @@ class Grouped(Pairs):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Grouped) and self._key() == other._key()
 
-    def __hash__(self) -> int:
-        return hash(self._key())
+    __hash__ = Pairs.__hash__
 
     def _key(self) -> tuple[Any, ...]:
         groups = tuple(tuple(group.tobytes() for group in groups) for groups in self.groups)

@@ -91,7 +91,7 @@ class Pairs(Wiring):
         )
 
     def __hash__(self) -> int:
-        return hash((self.n, self.pairs.tobytes(), self._offsets.tobytes()))
+        return self.fingerprint  # it is kept: back ends look their tables up by the wiring in every call
 
     def __repr__(self) -> str:
         return f"Pairs(n={self.n}): {self.n_layers} layers, {self.n_rotations} rotations"

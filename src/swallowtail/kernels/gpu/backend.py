@@ -19,16 +19,17 @@ from swallowtail.wiring import Butterfly, Pairs, Wiring
 
 _missing: str | None = None  # why Triton cannot be imported
 try:
-    from swallowtail.kernels.gpu import backward, blocks, butterfly, pairs, tables
+    from swallowtail.kernels.gpu import backward, blocks, butterfly, group_tables, grouped, pairs, tables
     from swallowtail.kernels.gpu.block_plan import Form
     from swallowtail.kernels.gpu.block_tables import BlockTables
+    from swallowtail.kernels.gpu.group_tables import GroupTables, MadeGroups
     from swallowtail.kernels.gpu.pairs import PreparedPairs
     from swallowtail.kernels.gpu.tables import PreparedButterfly
 except ImportError as error:  # `available` says so
     _missing = str(error)
 
 if TYPE_CHECKING:
-    Prepared: TypeAlias = PreparedButterfly | PreparedPairs
+    Prepared: TypeAlias = PreparedButterfly | PreparedPairs | MadeGroups
 
 
 TAKES_ONE_ROTATION = False
@@ -67,7 +68,9 @@ def prepare(
     """
     dtype = _arithmetic(dtype or angles.dtype)
     if isinstance(wiring, Pairs):
-        return pairs.prepare(wiring, angles, eigenvalues, dtype)
+        chunks = pairs.prepare(wiring, angles, eigenvalues, dtype)
+        groups = GroupTables(wiring, angles, eigenvalues) if grouped.suits(wiring, angles, dtype) else None
+        return chunks._replace(groups=groups)
     wiring = _butterfly(wiring)
     prepared = _prepare_butterfly(wiring, angles, eigenvalues, dtype, fast)
     if dtype == torch.float32 and len(angles) == 1 and wiring.depth == 1:
@@ -79,6 +82,8 @@ def prepare_training(wiring: Wiring, angles: torch.Tensor, x: torch.Tensor) -> P
     """Tables for `rotate` and then `rotate_backward`."""
     if not wiring.n_rotations or not x.numel():
         return None
+    if grouped.suits(wiring, angles, x.dtype) and (isinstance(wiring, Pairs) or x.itemsize == 2):
+        return group_tables.make(wiring, angles, None, x.dtype)
     if isinstance(wiring, Pairs):
         return _for_one_call(wiring, angles, x)
     return tables.prepare_plain(_butterfly(wiring), angles, None, _arithmetic(x.dtype), training=True)
@@ -112,6 +117,9 @@ def rotate(
     if not wiring.n_rotations or not x.numel():
         return x.clone(memory_format=torch.contiguous_format)
     prepared = _for_one_call(wiring, angles, x) if prepared is None else prepared
+    made = _groups(prepared, x.dtype, False)
+    if made is not None:
+        return grouped.apply(made, x, transpose)
     if isinstance(wiring, Pairs):
         return pairs.apply(prepared, x, transpose, not transpose, None)
     y = _in_blocks(wiring, prepared, x, "to_basis" if transpose else "from_basis")
@@ -126,6 +134,10 @@ def symmetric(
     """Q D Qᵀ x in one call. Shapes: angles (B, K), eigenvalues (B, n), x (B, m, n)."""
     if not wiring.n_rotations or not x.numel():
         return (_widen(x) * _widen(eigenvalues)[:, None]).to(x.dtype)
+    if isinstance(wiring, Pairs) and len(x) == 1 and grouped.suits(wiring, angles, x.dtype):
+        made = None if prepared is None or prepared.middle is None else _groups(prepared, x.dtype, True)
+        made = group_tables.make(wiring, angles, eigenvalues, x.dtype) if made is None else made
+        return grouped.apply(made, x, False)
     prepared = _for_one_call(wiring, angles, x) if prepared is None else prepared
     if isinstance(wiring, Pairs):
         return pairs.apply(prepared, x, True, True, eigenvalues)
@@ -166,7 +178,10 @@ def rotate_backward(
     if prepared is None or (isinstance(prepared, PreparedButterfly) and prepared.fast):
         prepared = prepare_training(wiring, angles, y)
     y, grad = y.contiguous(), grad.contiguous()
-    if isinstance(wiring, Pairs):
+    made = _groups(prepared, y.dtype, False)
+    if made is not None:
+        grad_x, grad_angles = grouped.walk_back(made, y, grad, transpose)
+    elif isinstance(wiring, Pairs):
         grad_x, grad_angles = pairs.walk_back(prepared, y, grad, transpose)
     else:
         grad_x, grad_angles = backward.walk_back(_butterfly(wiring), prepared, y, grad, transpose)
@@ -215,9 +230,20 @@ def _widen(x: torch.Tensor) -> torch.Tensor:
     return x.to(_arithmetic(x.dtype))
 
 
+def _groups(prepared: Any, dtype: torch.dtype, symmetric: bool) -> MadeGroups | None:
+    """The matrices of a block-diagonal Q, or of Q D Qᵀ, for vectors of a dtype; None where there are none."""
+    if isinstance(prepared, PreparedPairs):
+        if prepared.groups is None or not grouped.takes(dtype, prepared.u.device):
+            return None
+        return prepared.groups.get(symmetric, dtype)
+    return prepared if isinstance(prepared, MadeGroups) else None
+
+
 def _for_one_call(wiring: Wiring, angles: torch.Tensor, x: torch.Tensor) -> Prepared:
     """The plain form, because it is prepared without waiting for the device."""
     dtype = _arithmetic(x.dtype)
+    if isinstance(wiring, Pairs) and grouped.suits(wiring, angles, x.dtype):
+        return group_tables.make(wiring, angles, None, x.dtype)
     if isinstance(wiring, Pairs):
         return pairs.prepare(wiring, angles, None, dtype)
     return tables.prepare_plain(_butterfly(wiring), angles, None, dtype)

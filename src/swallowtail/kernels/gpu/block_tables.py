@@ -83,7 +83,7 @@ def make(
         assert eigenvalues is not None
         eigenvalues = eigenvalues.float()
         if dtype == torch.float16:  # bf16 has the range of float32
-            gain = _power_of_two(eigenvalues)
+            gain = power_of_two(eigenvalues)
             eigenvalues = eigenvalues / gain
     round_of = lambda stride, size, d=None: _matrices(wiring, angles, d, stride, size, chosen.width)
     low_first = (form == "from_basis") != wiring.reverse
@@ -150,7 +150,7 @@ def _high_third(wiring: Butterfly, angles: torch.Tensor) -> torch.Tensor:  # sha
     return matrices.view(8, 2, 8, 16, 16).permute(2, 0, 1, 3, 4).reshape(matrices.shape)
 
 
-def _power_of_two(eigenvalues: torch.Tensor) -> torch.Tensor:  # shape: (1,)
+def power_of_two(eigenvalues: torch.Tensor) -> torch.Tensor:  # shape: (1,)
     """The largest one not above the largest eigenvalue: divided by it, eigenvalues are exact and at most 2."""
     largest = eigenvalues.abs().amax().clamp(2.0**-100, 2.0**100)
     return torch.exp2(torch.floor(torch.log2(largest))).view(1)

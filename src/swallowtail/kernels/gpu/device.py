@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -27,6 +27,24 @@ def multiplies_half_blocks(device: torch.device) -> bool:
     if device.type != "cuda" or torch.version.hip is not None:
         return False
     return torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+@lru_cache(maxsize=32)
+def multiplies_blocks(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether Triton's products of small matrices run on a device.
+
+    NVIDIA's have tensor cores for half precision and float32 from compute capability 8.0 on. Triton's interpreter
+    multiplies no bf16.
+    """
+    return dtype != torch.bfloat16 if device.type == "cpu" else multiplies_half_blocks(device)
+
+
+def float32_products() -> Literal["tf32x3", "tf32"]:
+    """How tensor cores multiply float32 numbers: in three parts, as exact as float32, unless PyTorch is told otherwise.
+
+    ``torch.set_float32_matmul_precision("high")`` asks for one product of rounded numbers.
+    """
+    return "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"
 
 
 @lru_cache(maxsize=8)

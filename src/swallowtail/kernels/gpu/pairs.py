@@ -7,7 +7,7 @@ v = sin θ throughout: there is no fast form.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -53,6 +53,7 @@ class PreparedPairs(NamedTuple):
     u: torch.Tensor
     v: torch.Tensor
     middle: torch.Tensor | None  # shape: (B, n): the eigenvalues; None if there were none
+    groups: Any = None  # `group_tables.GroupTables`, where Q is block-diagonal
 
 
 class Grid(NamedTuple):
@@ -129,7 +130,7 @@ def apply(
     """Qᵀ (to basis), the eigenvalues (B, n), then Q (from basis), each optional, on x (B, m, n)."""
     x = x.contiguous()
     batch, m, n = x.shape
-    layout, u, v, _ = prepared
+    layout, u, v = prepared[:3]
     y = torch.empty_like(x)
     # A kernel needs some pointer even for what it does not read.
     middle = u if eigenvalues is None else eigenvalues.to(u.dtype).contiguous()
@@ -169,7 +170,7 @@ def walk_back(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Gradients for x (B, m, n) and the angles (B, K), given y = Q x (or Qᵀ x) and its gradient, both contiguous."""
     batch, m, n = y.shape
-    layout, u, v, _ = prepared
+    layout, u, v = prepared[:3]
     lanes, blocks, programs = _grid(prepared, batch, m, 2)
     programs = max(1, min(programs, device.SUMS_BYTES // (u.numel() * u.itemsize)))
     touched = len(layout.coordinate)

@@ -1,0 +1,108 @@
+"""Triton kernels between angles and the matrices of blocks: matrices from angles, angle gradients from matrices.
+
+A level is a set of disjoint pairs of one block (`group_plan`). On column vectors a rotation G takes a coordinate c with
+partner p to cos θ · x[c] + σ sin θ · x[p]. The sign σ is minus at the first coordinate of a pair, plus at the second.
+Arithmetic is in float32.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _level(angles_ptr, partner_ptr, angle_ptr, level, block, blocks, SIZE: tl.constexpr):
+    """Partners, cosines, signed sines and angle numbers of the coordinates of a block."""
+    at = (level * blocks + block) * SIZE + tl.arange(0, SIZE)
+    number = tl.load(angle_ptr + at)
+    theta = tl.load(angles_ptr + tl.abs(number) - 1, mask=number != 0, other=0.0).to(tl.float32)
+    sine = tl.where(number < 0, -tl.sin(theta), tl.sin(theta))
+    return tl.load(partner_ptr + at), tl.cos(theta), sine, number
+
+
+@triton.jit
+def _turn_rows(m, partner, u, v, SIZE: tl.constexpr, COLS: tl.constexpr):
+    """One level on the columns of m (SIZE, COLS)."""
+    other = tl.gather(m, tl.broadcast_to(partner[:, None], (SIZE, COLS)), axis=0)
+    return u[:, None] * m + v[:, None] * other
+
+
+@triton.jit
+def _turn_columns(m, partner, u, v, ROWS: tl.constexpr, SIZE: tl.constexpr):
+    """One level on the rows of m (ROWS, SIZE)."""
+    other = tl.gather(m, tl.broadcast_to(partner[None, :], (ROWS, SIZE)), axis=1)
+    return u[None, :] * m + v[None, :] * other
+
+
+@triton.jit
+def matrices_kernel(
+    angles_ptr, partner_ptr, angle_ptr, start_ptr, middle_ptr, out_ptr, levels, blocks,
+    SYMMETRIC: tl.constexpr, SIZE: tl.constexpr, COLS: tl.constexpr,
+):  # fmt: skip
+    """The matrix Q of every block, (blocks, to, from), or Q D Qᵀ (SYMMETRIC). A program makes COLS columns of one."""
+    block = tl.program_id(0)
+    row = tl.arange(0, SIZE)
+    column = tl.program_id(1) * COLS + tl.arange(0, COLS)
+    m = (row[:, None] == column[None, :]).to(tl.float32)
+    if SYMMETRIC:
+        for k in range(levels):
+            partner, u, v, _ = _level(angles_ptr, partner_ptr, angle_ptr, k, block, blocks, SIZE)
+            m = _turn_rows(m, partner, u, -v, SIZE, COLS)
+        start = tl.load(start_ptr + block)
+        inside = start + row < tl.load(start_ptr + block + 1)
+        m *= tl.load(middle_ptr + start + row, mask=inside, other=0.0).to(tl.float32)[:, None]
+    for k in range(levels):
+        partner, u, v, _ = _level(angles_ptr, partner_ptr, angle_ptr, levels - 1 - k, block, blocks, SIZE)
+        m = _turn_rows(m, partner, u, v, SIZE, COLS)
+    place = block.to(tl.int64) * (SIZE * SIZE) + row[:, None] * SIZE + column[None, :]
+    tl.store(out_ptr + place, m.to(out_ptr.dtype.element_ty))
+
+
+@triton.jit
+def angle_gradients_kernel(
+    angles_ptr, partner_ptr, angle_ptr, sums_ptr, out_ptr, levels, blocks, workers, n_angles,
+    TRANSPOSE: tl.constexpr, SIZE: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Angle gradients from W = Σ g yᵀ of every block, where y = Q x, or Qᵀ x (TRANSPOSE), and g is its gradient.
+
+    With P the product of the levels before a rotation, its gradient is the wedge product g_j y_i − g_i y_j of Pᵀy and
+    Pᵀg, summed over all vectors: p_jᵀ (W − Wᵀ) p_i with the columns p of P. A program has ROWS rows of P and of
+    (W − Wᵀ) P, and writes its part of the scalar products to its row of out, (SIZE / ROWS, n_angles).
+
+    Args:
+        angles_ptr: shape (n_angles,).
+        partner_ptr: as in `group_plan.GroupPlan`.
+        angle_ptr: likewise.
+        sums_ptr: W in parts that are to be added up, (workers, blocks, SIZE, SIZE).
+        out_ptr: where the parts go.
+        levels: how many there are.
+        blocks: likewise.
+        workers: parts of W.
+        n_angles: likewise.
+        TRANSPOSE: y = Qᵀ x.
+        SIZE: of a block.
+        ROWS: per program.
+    """
+    block = tl.program_id(0)
+    slab = tl.program_id(1)
+    row = slab * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, SIZE)
+    p = (row[:, None] == column[None, :]).to(tl.float32)
+    a = tl.zeros((ROWS, SIZE), tl.float32)
+    for worker in range(workers):
+        ptr = sums_ptr + (tl.cast(worker, tl.int64) * blocks + block) * (SIZE * SIZE)
+        a += tl.load(ptr + row[:, None] * SIZE + column[None, :])
+        a -= tl.load(ptr + column[None, :] * SIZE + row[:, None])
+    for k in range(levels):
+        level = levels - 1 - k if TRANSPOSE else k
+        partner, u, v, number = _level(angles_ptr, partner_ptr, angle_ptr, level, block, blocks, SIZE)
+        other = tl.gather(p, tl.broadcast_to(partner[None, :], (ROWS, SIZE)), axis=1)
+        wedge = tl.sum(other * a, axis=0)
+        if TRANSPOSE:
+            wedge = -wedge
+        else:
+            v = -v  # from the right, G turns the other way
+        tl.store(out_ptr + slab.to(tl.int64) * n_angles - number - 1, wedge, mask=number < 0)
+        p = _turn_columns(p, partner, u, v, ROWS, SIZE)
+        a = _turn_columns(a, partner, u, v, ROWS, SIZE)
