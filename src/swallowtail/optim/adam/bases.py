@@ -15,7 +15,7 @@ from torch import Tensor
 
 from swallowtail import ops
 from swallowtail.ops import PreparedCache
-from swallowtail.optim.adam.fit import butterfly, has_pairs, refit
+from swallowtail.optim.adam.fit import butterfly, has_pairs, pairs_of, refit
 from swallowtail.optim.adam.gpu import gpu_for
 from swallowtail.optim.adam.state import LEFT, RIGHT, Side, Stack, State
 from swallowtail.wiring import Butterfly, Pairs, Wiring
@@ -27,23 +27,33 @@ FUSED_UP_TO = 4096  # the longest side: a fused kernel holds whole vectors
 class Bases:
     """Q_L and Q_R of B matrices that share their wirings."""
 
-    def __init__(self, states: list[State], sizes: tuple[int, int], depth: int | None) -> None:
+    def __init__(
+        self, states: list[State], sizes: tuple[int, int], depth: int | None, shards: Any = None
+    ) -> None:
+        # From rows of G to rows of Gᵀ and back; where the matrix is cut over processes, they send each other parts.
+        self.turn = _transposed if shards is None else shards.turn
+        self.turn_back = _transposed if shards is None else shards.turn_back
         self.left, self.right = (_SideBasis(states, side, sizes[side.axis], depth) for side in (LEFT, RIGHT))
         # One large matrix between two butterflies on a GPU: its whole step in three kernels.
         self.fused: Any = None
         left, right = self.left.wiring, self.right.wiring
-        if len(states) == 1 and isinstance(left, Butterfly) and isinstance(right, Butterfly):
+        if (
+            shards is None
+            and len(states) == 1
+            and isinstance(left, Butterfly)
+            and isinstance(right, Butterfly)
+        ):
             angles = self.left.angles
             if is_fused(angles, sizes):
                 self.fused = gpu_for(angles).FusedBases((left, right), (angles, self.right.angles))
 
     def to_basis(self, G: Tensor) -> Tensor:
         """(B, m, n) ↦ (Q_Lᵀ G Q_R)ᵀ, (B, n, m)."""
-        return self.left.to_basis(self.right.to_basis(G).mT.contiguous())
+        return self.left.to_basis(self.turn(self.right.to_basis(G)))
 
     def from_basis(self, Z: Tensor) -> Tensor:
         """(B, n, m) ↦ Q_L Zᵀ Q_Rᵀ, (B, m, n)."""
-        return self.right.from_basis(self.left.from_basis(Z).mT.contiguous())
+        return self.right.from_basis(self.turn_back(self.left.from_basis(Z)))
 
     def assign(self, other: Bases) -> bool:
         """Become ``other``, in place: a recorded step reads tensors where they were. False if that cannot be."""
@@ -69,12 +79,11 @@ class _SideBasis:
         if side.angles not in states[0]:
             return
         if side.pairs in states[0]:
-            # On the CPU, whatever device the angles are on: that is where wirings are read.
-            pairs, offsets = (states[0][key].cpu().numpy() for key in (side.pairs, side.offsets))
-            self.wiring = Pairs.from_flat(n, pairs, offsets)
+            self.wiring, K = pairs_of(states[0], side, n)
         else:
             self.wiring = butterfly(n, depth)
-        angles = torch.stack([state[side.angles] for state in states])
+            K = self.wiring.n_rotations
+        angles = torch.stack([state[side.angles][:K] for state in states])
         self.angles = angles[0].clone() if len(states) == 1 else angles[:, None, :].contiguous()
         # On a GPU, tables that are quick to make again beat those that are quick to use.
         self._cache = PreparedCache() if angles.is_cpu else None
@@ -110,7 +119,7 @@ class KeptBases:
     def _current(self, stack: Stack) -> Bases:
         assert stack.sizes is not None
         if stack.members not in self._bases:
-            self._bases[stack.members] = Bases(stack.states, stack.sizes, stack.group["depth"])
+            self._bases[stack.members] = Bases(stack.states, stack.sizes, stack.group["depth"], stack.shards)
             self._on_replacement()
         return self._bases[stack.members]
 
@@ -119,7 +128,7 @@ class KeptBases:
         assert stack.sizes is not None
         old = None if stack.t == 1 else self._current(stack)
         refit(stack.states, stack.sizes, stack.group["depth"])
-        new = Bases(stack.states, stack.sizes, stack.group["depth"])
+        new = Bases(stack.states, stack.sizes, stack.group["depth"], stack.shards)
         if old is not None:
             carry_over(old, new, stack.states)
             if stack.on_device is not None and not has_pairs(stack.states[0]) and old.assign(new):
@@ -151,14 +160,20 @@ def carry_over(old: Bases, new: Bases, states: list[State]) -> None:
     for state in states:
         v = state["exp_avg_sq"]  # shape: (n, m)
         if isinstance(new.left.wiring, Pairs):
-            v = v @ _change_of_basis(old.left, new.left, v.shape[1], v).square_()
+            v = v @ _change_of_basis(old.left, new.left, v).square_()
         if isinstance(new.right.wiring, Pairs):
-            v = _change_of_basis(old.right, new.right, v.shape[0], v).square_().mT @ v
+            rows = new.turn_back(v[None])[0]  # shape: (m, n)
+            v = new.turn((rows @ _change_of_basis(old.right, new.right, rows).square_())[None])[0]
         state["exp_avg_sq"].copy_(v)
 
 
-def _change_of_basis(old: _SideBasis, new: _SideBasis, n: int, like: Tensor) -> Tensor:  # shape: (n, n)
-    identity = torch.eye(n, dtype=like.dtype, device=like.device)
+def _transposed(x: Tensor) -> Tensor:
+    return x.mT.contiguous()
+
+
+def _change_of_basis(old: _SideBasis, new: _SideBasis, like: Tensor) -> Tensor:  # shape: (n, n)
+    """For rows of length n, as those of ``like``."""
+    identity = torch.eye(like.shape[1], dtype=like.dtype, device=like.device)
     return new.to_basis(old.from_basis(identity))
 
 

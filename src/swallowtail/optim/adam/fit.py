@@ -15,12 +15,13 @@ from swallowtail.optim.adam.gpu import gpu_for
 from swallowtail.optim.adam.state import SIDES, Side, State
 from swallowtail.optim.adam.statistics import covariances, new_statistics, samples
 from swallowtail.optim.closed_form import angles_from_moments, angles_from_samples
-from swallowtail.wiring import Butterfly
+from swallowtail.wiring import Butterfly, Pairs
 
 WIRINGS = ("auto", "pairs", "butterfly", "random", "identity")
 PAIRS_UP_TO = 128  # the longest side for which "auto" takes pairs; beyond, a fit takes tens of milliseconds
 PAIRS_DEPTH, BUTTERFLY_DEPTH = 4, 2  # by default; pairs gain more from depth than it costs on narrow sides
 THRESHOLD = 0.1  # of `parallel_jacobi`: a layer takes pairs down to this share of the largest
+NO_PAIR = -1  # fills the rows of a list of pairs that are not used
 LEAST_WEIGHT = 1e-30  # of Σ Aᵢᵢ²: pairs with less are the rounding errors of float64 moments, squared
 
 
@@ -53,10 +54,23 @@ def new_side(side: Side, kind: str, sizes: tuple[int, int], group: dict[str, Any
         return {side.angles: like.new_zeros(K).copy_((2 * draws - 1) * math.pi)}
     state = {side.angles: like.new_zeros(K)}
     if kind == "pairs":
-        state[side.pairs] = torch.zeros(0, 2, dtype=torch.int64)
-        state[side.offsets] = torch.zeros(1, dtype=torch.int64)
-        state[side.angles] = like.new_zeros(0)
+        K = most_pairs(sizes[side.axis], group["depth"])
+        state[side.angles] = like.new_zeros(K)
+        state[side.pairs] = torch.full((K, 2), NO_PAIR)
     return {**state, **new_statistics(side, kind, sizes, group, like)}
+
+
+def most_pairs(n: int, depth: int | None) -> int:
+    """How many pairs a side of length n may have. State has room for all: checkpoints want sizes that stay."""
+    return n * (n - 1).bit_length() // 2 * (depth or PAIRS_DEPTH)
+
+
+def pairs_of(state: State, side: Side, n: int) -> tuple[Pairs, int]:
+    """The wiring of a side with pairs, and its number of rotations. Wirings are read on the CPU."""
+    pairs = state[side.pairs].cpu().numpy()
+    pairs = pairs[pairs[:, 0] != NO_PAIR]
+    wiring, _ = layered(n, pairs, np.zeros(len(pairs)))  # they are stored layer by layer: the order stays
+    return wiring, len(pairs)
 
 
 def has_pairs(state: State) -> bool:
@@ -94,16 +108,14 @@ def _set_angles(states: list[State], side: Side, angles: Tensor) -> None:
 
 
 def _fit_pairs(state: State, side: Side, n: int, depth: int | None) -> None:
-    """Truncated Jacobi on the second moment, pairs chosen by their weight: n ⌈lg n⌉/2 · depth rotations."""
+    """Truncated Jacobi on the second moment, pairs chosen by their weight: at most n ⌈lg n⌉/2 · depth rotations."""
     if side.covariance in state:
         A = state[side.covariance].double().cpu().numpy().copy()
     else:
         Z = state[side.sketch].flatten(0, 1)
         A = (Z.mT @ Z).double().cpu().numpy()
-    budget = n * (n - 1).bit_length() // 2 * (depth or PAIRS_DEPTH)
     least = LEAST_WEIGHT * float(np.square(np.diag(A)).sum())
-    pairs, angles = parallel_jacobi(A, budget, THRESHOLD, MATRIX, 0.0, least)
+    pairs, angles = parallel_jacobi(A, most_pairs(n, depth), THRESHOLD, MATRIX, 0.0, least)
     wiring, theta = layered(n, pairs, angles)
-    state[side.angles] = torch.from_numpy(theta).to(state[side.angles])
-    state[side.pairs] = torch.from_numpy(wiring.pairs.copy())
-    state[side.offsets] = torch.from_numpy(wiring.offsets.copy())
+    state[side.angles].zero_()[: len(theta)] = torch.from_numpy(theta)
+    state[side.pairs].fill_(NO_PAIR)[: len(theta)] = torch.from_numpy(wiring.pairs.copy())

@@ -15,11 +15,19 @@ from swallowtail.errors import ArgumentError
 from swallowtail.optim.adam.ahead import StepsAhead, places_of
 from swallowtail.optim.adam.bases import KeptBases, stands_alone
 from swallowtail.optim.adam.fit import WIRINGS, kind_of, matrix_shape, new_side
+from swallowtail.optim.adam.sharded import Shards, all_agree, is_sharded, keep_state, local_state
 from swallowtail.optim.adam.state import SIDES, Stack
 from swallowtail.optim.adam.statistics import STATISTICS
 from swallowtail.optim.adam.step import step_now
 from swallowtail.optim.base import Closure, GivensOptimizer, check_number, loss_of
-from swallowtail.optim.gradients import dense_gradient, usable
+from swallowtail.optim.gradients import (
+    BAD_GRADIENT,
+    dense_gradient,
+    largest_norm,
+    norm_limit,
+    usable,
+    warn_skipped,
+)
 
 
 class GivensAdam(GivensOptimizer):
@@ -143,6 +151,7 @@ class GivensAdam(GivensOptimizer):
         """Begin anew with what is derived from the state: it is not saved or copied with it."""
         self._ahead = StepsAhead()
         self._bases = KeptBases(on_replacement=self._ahead.replay.clear)
+        self._shards: dict[Tensor, Shards] = {}
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:
@@ -154,9 +163,12 @@ class GivensAdam(GivensOptimizer):
         loss = None if closure is None else loss_of(closure)()
         active = [[p for p in g["params"] if p.grad is not None and p.numel()] for g in self.param_groups]
         params = [p for part in active for p in part]
-        gradients = [dense_gradient(p) for p in params]
         if not params:
             return loss
+        if any(map(is_sharded, params)):
+            self._step_sharded(active)
+            return loss
+        gradients = [dense_gradient(p) for p in params]
         places = self._places(params)
         if places is None:
             self._ahead.end()
@@ -167,6 +179,30 @@ class GivensAdam(GivensOptimizer):
         with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
             self._ahead.step(gradients, places, lambda: self._stacks(active), self._bases)
         return loss
+
+    def _step_sharded(self, active: list[list[Tensor]]) -> None:
+        """A step where processes hold parts of the parameters. All of them take it, or none does."""
+        self._ahead.end()
+        shards = {p: self._shards_of(p) for part in active for p in part if is_sharded(p)}
+        gradients = {
+            p: shards[p].gradient() if p in shards else dense_gradient(p) for part in active for p in part
+        }
+        local = list(gradients.values())
+        if not all_agree(float(largest_norm(local)) < norm_limit(local), shards.values()):
+            warn_skipped(BAD_GRADIENT)
+            return
+        for p, each in shards.items():
+            each.begin_step(gradients[p])
+        stacks = self._stacks(active)
+        step_now(stacks, self._bases)
+        for p, each in shards.items():
+            each.end_step()
+            keep_state(self.state[p], next(s.states[0] for s in stacks if s.shards is each))
+
+    def _shards_of(self, p: Tensor) -> Shards:
+        if p not in self._shards:
+            self._shards[p] = Shards(p, matrix_shape(p.shape))
+        return self._shards[p]
 
     def _places(self, params: list[Tensor]) -> Hashable | None:
         return places_of(params, self.state)
@@ -184,11 +220,13 @@ class GivensAdam(GivensOptimizer):
                         "parameter", f"{state['exp_avg'].numel()} entries as in the last step",
                         f"shape {tuple(p.shape)}", "try a new optimizer when shapes change",
                     )  # fmt: skip
-                alone = group["foreach"] is False or (sizes is not None and stands_alone(state))
+                shards = self._shards_of(p) if is_sharded(p) else None
+                alone = shards is not None or group["foreach"] is False
+                alone = alone or (sizes is not None and stands_alone(state))
                 together = (index, sizes, p.device, state["exp_avg"].dtype, float(state["step"]))
-                stack = stacks.setdefault(id(p) if alone else together, Stack(group, sizes))
-                stack.params.append(p)
-                stack.states.append(state)
+                stack = stacks.setdefault(id(p) if alone else together, Stack(group, sizes, shards=shards))
+                stack.params.append(p if shards is None else shards.part)
+                stack.states.append(state if shards is None else local_state(state))
         return list(stacks.values())
 
     def _new_state(self, group: dict[str, Any], p: Tensor) -> None:
@@ -197,7 +235,9 @@ class GivensAdam(GivensOptimizer):
         state, sizes = self.state[p], matrix_shape(p.shape)
         state["step"] = torch.zeros((), dtype=torch.float32)
         layout = tuple(p.shape) if sizes is None else sizes[::-1]
-        state["exp_avg"], state["exp_avg_sq"] = like.new_zeros(layout), like.new_zeros(layout)
+        for moment in ("exp_avg", "exp_avg_sq"):
+            cut = is_sharded(p)
+            state[moment] = self._shards_of(p).zeros(layout, dtype) if cut else like.new_zeros(layout)
         if sizes is None:
             return
         for side in SIDES:

@@ -27,10 +27,6 @@ class Side(NamedTuple):
         return f"{self.name}_pairs"
 
     @property
-    def offsets(self) -> str:
-        return f"{self.name}_offsets"
-
-    @property
     def covariance(self) -> str:
         return f"{self.name}_covariance"
 
@@ -120,6 +116,9 @@ class Stack:
     t: int = 0  # which step this is, from 1
     numbers: Numbers = field(init=False)  # of step t
     on_device: DeviceNumbers | None = None  # the same, where a GPU computes
+    shards: Any = (
+        None  # a `Shards`, if the one parameter is cut over processes; params and states are then its parts
+    )
 
     def begin_step(self) -> None:
         """Go on to the step after those that the state has counted."""

@@ -32,11 +32,28 @@ def new_statistics(
 def observe(stack: Stack, G: Tensor) -> None:
     """Add the gradients G (B, m, n) of a stack to the records of both sides."""
     for side in SIDES:
-        if side.covariance in stack.states[0]:
+        if stack.shards is not None:
+            _observe_parts(stack, side, G[0])
+        elif side.covariance in stack.states[0]:
             _average(stack, side, G)
         elif side.sketch in stack.states[0]:
             for state, gradient in zip(stack.states, G, strict=True):
                 _sketch(stack, side, gradient, state[side.sketch])
+
+
+def _observe_parts(stack: Stack, side: Side, G: Tensor) -> None:
+    """The same where each process has some rows G (m/P, n): the records are of all rows, and equal everywhere."""
+    state, shards = stack.states[0], stack.shards
+    if side.covariance in state:
+        rows = G if side.axis else shards.turn(G[None])[0]
+        state[side.covariance].lerp_(shards.sum(rows.mT @ rows), 1 - stack.group["statistics_decay"])
+    elif side.sketch in state:
+        assert stack.sizes is not None
+        columns, other = state[side.sketch].shape[1], stack.sizes[1 - side.axis]
+        start, every = getattr(stack.numbers, side.start), other // columns
+        chosen = torch.arange(start, other, every, device=G.device)[:columns]
+        found = shards.every_row(chosen, G) if side.axis else shards.all_rows(G[:, chosen]).mT
+        state[side.sketch][stack.numbers.slot].copy_(found)
 
 
 def _average(stack: Stack, side: Side, G: Tensor) -> None:

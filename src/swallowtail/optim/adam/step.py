@@ -10,6 +10,7 @@ from torch import Tensor
 from swallowtail.optim.adam.bases import Bases, KeptBases, stacked
 from swallowtail.optim.adam.gpu import gpu_for
 from swallowtail.optim.adam.mailbox import Mailbox
+from swallowtail.optim.adam.sharded import all_agree
 from swallowtail.optim.adam.state import DeviceNumbers, Numbers, Stack, params_of, states_of
 from swallowtail.optim.adam.statistics import observe
 from swallowtail.optim.gradients import BAD_PARAMETER, largest_norm, norm_limit, warn_skipped
@@ -17,16 +18,17 @@ from swallowtail.optim.gradients import BAD_PARAMETER, largest_norm, norm_limit,
 
 def step_now(stacks: list[Stack], kept_bases: KeptBases) -> None:
     """Take a step with usable gradients; parameters that would not stay finite are not written."""
+    shards = [stack.shards for stack in stacks if stack.shards is not None]
     for stack in stacks:
         stack.begin_step()
         moments = stack.states[0]["exp_avg"]
-        if gpu_for(moments) is not None:
+        if stack.shards is None and gpu_for(moments) is not None:
             row = torch.tensor(stack.numbers, dtype=torch.float64, device=moments.device)
             stack.on_device = DeviceNumbers(row)
     new = new_parameters(stacks, kept_bases)
     for state in states_of(stacks):
         state["step"] += 1
-    if float(largest_norm(new)) < norm_limit(new):
+    if all_agree(float(largest_norm(new)) < norm_limit(new), shards):
         torch._foreach_copy_(params_of(stacks), new)
     else:
         warn_skipped(BAD_PARAMETER)
@@ -52,7 +54,8 @@ def new_parameters(stacks: list[Stack], kept_bases: KeptBases) -> list[Tensor]:
     for stack in stacks:
         gradients, bases = stack.gradients(), None
         if stack.sizes is not None:
-            G = stacked([g.reshape(stack.sizes) for g in gradients])  # shape: (B, m, n)
+            # shape: (B, m, n); of a matrix that is cut, the rows of this process
+            G = stacked([g.reshape(-1, stack.sizes[1]) for g in gradients])
             observe(stack, G)
             gradients, bases = list(G.unbind()), kept_bases.of(stack)
         beta1, beta2 = stack.betas
