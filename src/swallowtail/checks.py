@@ -112,7 +112,11 @@ def finite(name: str, tensor: torch.Tensor) -> None:
         )
 
 
-def fits_in_memory(what: str, n_bytes: int) -> None:
+def fits_in_memory(
+    what: str,
+    n_bytes: int,
+    hint: str = "try a smaller n, a narrower dtype, or products with the operator itself",
+) -> None:
     """Fail before allocating what this machine cannot hold."""
     try:
         installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -123,7 +127,7 @@ def fits_in_memory(what: str, n_bytes: int) -> None:
             what,
             f"at most the {installed / 2**30:.1f} GiB this machine has",
             f"{n_bytes / 2**30:.1f} GiB" if n_bytes < 2**70 else f"{short(n_bytes >> 30)} GiB",
-            "try a smaller n, a narrower dtype, or products with the operator itself",
+            hint,
         )
 
 

@@ -8,7 +8,8 @@ from scipy.sparse.linalg import aslinearoperator
 
 import swallowtail as st
 from swallowtail import fit_rotation
-from swallowtail.fitting import fit_symmetric
+from swallowtail.errors import ArgumentError
+from swallowtail.fitting import fit_symmetric, properties
 from swallowtail.fitting.properties import Symmetric, warn_asymmetry
 
 N = 12
@@ -149,3 +150,16 @@ def test_samples_in_rows_get_a_hint():
 def test_what_is_no_rotation(R, message):
     with pytest.raises(ValueError, match=message):
         fit_rotation(R)
+
+
+def test_the_inverse_is_made_in_columns_and_says_so(monkeypatch):
+    monkeypatch.setattr(properties, "INVERTED", 16)
+    H, seen = np.diag(np.linspace(1.0, 2.0, 40)) + 0.01, []
+    inverse = properties.dense_inverse(H, seen.append)
+    assert seen == [16, 32, 40]
+    assert np.abs(inverse @ H - np.eye(40)).max() < 1e-13
+    assert np.array_equal(inverse, inverse.T)
+    monkeypatch.setattr(properties, "READ_EIGENVALUES", 0)
+    for singular in (np.ones((40, 40)), np.zeros((40, 40)), np.diag([1.0, 1e-17])):
+        with pytest.raises(ArgumentError, match="expected an invertible matrix"):
+            properties.dense_inverse(singular)

@@ -10,9 +10,13 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
+from scipy.linalg import lu_factor, lu_solve
 
 from swallowtail.errors import ArgumentError
 
+INVERTED = 256  # columns of an inverse between two reports of progress
+READ_EIGENVALUES = 1024  # up to this n an error names the eigenvalues themselves, beyond that estimates
+POWERS = 30  # iterations for a norm
 ApplyColumns = Callable[[np.ndarray], np.ndarray]  # (n, k) → (n, k), float64
 
 
@@ -178,15 +182,50 @@ def _level_of_the_caller() -> int:
     return level + 1
 
 
-def dense_inverse(H: np.ndarray) -> np.ndarray:  # shape: (n, n)
-    """H⁻¹, for the target "inverse"."""
-    values, vectors = np.linalg.eigh(H)
-    smallest, largest = np.abs(values).min(), np.abs(values).max()
-    if smallest <= len(H) * np.finfo(np.float64).eps * largest:
+def dense_inverse(H: np.ndarray, report: Callable[[int], None] | None = None) -> np.ndarray:  # shape: (n, n)
+    """H⁻¹, for the target "inverse".
+
+    Args:
+        H: symmetric, shape (n, n).
+        report: called with the number of columns that are done, every `INVERTED` of them.
+    """
+    n = len(H)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SciPy warns of a singular matrix; here it becomes an error below
+        factors = lu_factor(H)
+        inverse = np.empty((n, n))
+        for first in range(0, n, INVERTED):
+            columns = slice(first, min(n, first + INVERTED))
+            inverse[:, columns] = lu_solve(
+                factors, np.eye(n, columns.stop - first, -first), check_finite=False
+            )
+            if report is not None:
+                report(columns.stop)
+    largest, most = _spectral_norm(H), _spectral_norm(inverse)
+    if not most * len(H) * np.finfo(np.float64).eps * largest < 1.0:
+        if n <= READ_EIGENVALUES:
+            sizes = np.abs(np.linalg.eigvalsh(H))
+            least, largest = sizes.min(), sizes.max()
+        else:
+            least = 1.0 / most if np.isfinite(most) else 0.0
         raise ArgumentError(
             "H",
             "an invertible matrix for target='inverse'",
-            f"eigenvalues between {smallest:.3g} and {largest:.3g} in magnitude",
+            f"eigenvalues between {least:.3g} and {largest:.3g} in magnitude",
             "try fitting H + epsilon·I",
         )
-    return (vectors / values) @ vectors.T
+    return 0.5 * (inverse + inverse.T)
+
+
+def _spectral_norm(A: np.ndarray) -> float:
+    """The largest |eigenvalue| of a symmetric matrix, a few per cent too small at most; NaN if it is not finite."""
+    scale = float(np.abs(A).max(initial=0.0))
+    if not np.isfinite(scale) or scale == 0.0:
+        return float("nan") if scale else 0.0
+    A, x, size = A / scale, np.random.default_rng(0).standard_normal(len(A)), 0.0
+    for _ in range(POWERS):
+        x = A @ (x / np.linalg.norm(x))
+        size = float(np.linalg.norm(x))
+        if size == 0.0:
+            break
+    return size * scale

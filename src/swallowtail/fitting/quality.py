@@ -14,7 +14,9 @@ from swallowtail.operators import SignedRotation
 
 UNKNOWN = (0.0, 180.0)  # the interval of an angle that nothing independent was measured for
 MADE_UP = 100  # samples for an estimate where no product was kept for it
+MADE_UP_NUMBERS = 2**22  # in all of them, at most; the longer the vectors, the less their angles differ
 SMALL = 512  # up to this n rivals take 0.2 s at most, and are measured though time is up
+LARGE = 2**14  # the same where no matrix is made of them
 NOT_MEASURED = "Rivals were not measured, as the fit was stopped."
 EXACT = 1e-6  # relative error below which the matrix is the product
 
@@ -68,7 +70,9 @@ def of_rotation(R: np.ndarray, fitted: Fitted, samples: Any) -> Quality:
     return Quality(angle, error, found, notes)
 
 
-def of_products(operator: Any, fit: ProductFit, held_out: Any, samples: Any, seed: int) -> Quality:
+def of_products(
+    operator: Any, fit: ProductFit, held_out: Any, samples: Any, seed: int, stopped: bool = False
+) -> Quality:
     """Estimate from held-out products if there are any, else from the samples, else from the completion.
 
     Args:
@@ -77,6 +81,7 @@ def of_products(operator: Any, fit: ProductFit, held_out: Any, samples: Any, see
         held_out: columns Z and HZ that the fit has not seen, shape (n, k) each, or None.
         samples: the samples that were fitted, or None.
         seed: of what is made up where there are neither.
+        stopped: time is up, or somebody waits: leave out what takes long.
     """
     n = operator.n
     if samples is not None:
@@ -84,17 +89,20 @@ def of_products(operator: Any, fit: ProductFit, held_out: Any, samples: Any, see
     elif held_out is not None:
         (Z, HZ), source = held_out, f"{held_out[0].shape[1]} products kept for it"
     else:
-        Z, HZ = _made_up_samples(fit.completion, n, seed)
+        count = 1 if stopped and n > LARGE else max(1, min(MADE_UP, MADE_UP_NUMBERS // n))
+        Z, HZ = _made_up_samples(fit.completion, n, count, seed)
         source = "the completion of the same products and what it seems to miss (rough, often too low)"
     angle, error = on_samples(operator, Z, HZ)
     if samples is not None or held_out is None:
         angle = Estimate(angle.value, *UNKNOWN)
+    note = f"Quality is an estimate from {source}."
+    if stopped and n > LARGE:
+        return Quality(angle, error, [], [note, NOT_MEASURED], estimated=True)
     found = []
     for form in rival_forms.factor_rivals(fit.completion, operator):
         other, other_error = on_samples(form.operator, Z, HZ)
         found.append(form.measured(other.value, other_error))
-    notes = [f"Quality is an estimate from {source}.", rival_forms.verdict(angle.value, found)]
-    return Quality(angle, error, found, notes, estimated=True)
+    return Quality(angle, error, found, [note, rival_forms.verdict(angle.value, found)], estimated=True)
 
 
 def on_samples(operator: Any, X: np.ndarray, Y: np.ndarray) -> tuple[Estimate, float]:
@@ -106,10 +114,10 @@ def on_samples(operator: Any, X: np.ndarray, Y: np.ndarray) -> tuple[Estimate, f
     return Estimate(mean, max(0.0, mean - half), min(180.0, mean + half)), relative_error(Y, B).value
 
 
-def _made_up_samples(completion: Any, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _made_up_samples(completion: Any, n: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Random columns Z and Ĥ·Z plus noise as large as the part of H that the completion Ĥ is thought to miss."""
     generator = np.random.default_rng(seed)
-    Z, noise = generator.standard_normal((2, n, MADE_UP))
+    Z, noise = generator.standard_normal((2, n, count))
     missed, factor = min(completion.relative_error, 0.99), completion.factor
     # Squares near 1e±200 leave float64: the unit is taken out first.
     unit = float(np.abs(factor.weights).max(initial=abs(factor.shift))) or 1.0

@@ -143,7 +143,8 @@ def _by_products(job: Job) -> FitResult:
             held_out = Z, problem.product(Z)
     warn_asymmetry(fit.asymmetry)
     operator = symmetric_operator(fit.wiring, fit.angles, fit.eigenvalues)
-    quality = of_products(operator, fit, held_out, problem.samples, request.seed + 1)
+    stopped = bool(watch.status)
+    quality = of_products(operator, fit, held_out, problem.samples, request.seed + 1, stopped)
     used = fit.n_products + (0 if held_out is None else held_out[0].shape[1])
     best = Candidate("products", operator, fit.history, fit.history[-1][2])
     return _result(job, best, quality, used)
@@ -169,6 +170,7 @@ def _by_sgd(job: Job) -> FitResult:
         max_products=None if request.max_products is None else request.max_products - kept,
         seed=request.seed,
         callback=_epoch_callback(job, history),
+        pulse=job.watch.pulse,
         **request.options,
     )
     operator: Any = (

@@ -58,10 +58,20 @@ class Watch:
         """Called by the fitters after every step; raises `Stop`."""
         if not self._bar.disable:
             error = f"{objective**0.5:.4f}" if objective >= 0 else f"{objective:.4f}"
-            self._bar.set_postfix_str(f"{stage}, {done} rotations, error {error}", refresh=False)
+            text = (
+                f"{done} rotations, error {error}" if objective == objective else f"{done} columns"
+            )  # not NaN
+            self._bar.set_postfix_str(f"{stage}, {text}", refresh=False)
             self._bar.update()
         self._ask_the_user(stage, done, objective)
         if self.limit is not None and time.perf_counter() > self.limit:
+            self.status = "time"
+        if self.status:
+            raise Stop
+
+    def pulse(self) -> None:
+        """For the inside of a long step, where there is nothing to show: raises `Stop` when the fit should end."""
+        if self.limit is not None and time.perf_counter() > self.limit and not self.status:
             self.status = "time"
         if self.status:
             raise Stop

@@ -5,9 +5,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from swallowtail import Rotation
 from swallowtail.fitting.core.factor import Factor
 from swallowtail.fitting.core.product import conjugate
 from swallowtail.fitting.core.records import Stop
+from swallowtail.fitting.methods import factor as methods_factor
 from swallowtail.fitting.methods.factor import fit_factor
 from swallowtail.fitting.methods.pairs import fit_pairs
 
@@ -94,3 +96,23 @@ def test_memory_is_linear_in_n():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8 * n * n / 4
+
+
+def test_a_stop_inside_a_step_keeps_what_has_been_chosen(monkeypatch):
+    """At n = 10⁶ a step takes seconds: the callback is called inside it."""
+    monkeypatch.setattr(methods_factor, "PULSE", 0.0)
+    monkeypatch.setattr(methods_factor, "CHUNK", 1)
+    rng, calls = np.random.default_rng(0), []
+    factor = Factor(1.0, np.linalg.qr(rng.standard_normal((300, 4)))[0], np.array([4.0, 3.0, 2.0, 1.0]))
+
+    def callback(stage, done, objective):
+        calls.append(stage)
+        if len(calls) == 40:
+            raise Stop
+
+    fit = fit_factor(factor, 2000, callback=callback)
+    assert set(calls) == {"grow"}
+    assert 0 < fit.wiring.n_rotations < 2000
+    H, Q = factor.dense(), Rotation(fit.wiring, fit.angles).to_dense().numpy()
+    error = np.linalg.norm(H - (Q * fit.eigenvalues) @ Q.T) ** 2 / np.linalg.norm(H) ** 2
+    assert error == pytest.approx(fit.history[-1][2], rel=1e-6)

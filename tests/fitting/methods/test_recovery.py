@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from swallowtail.fitting.core.product import conjugate, flat_pairs, rotate_rows
+from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.methods.recovery import recover_rotation, recover_symmetric
 from swallowtail.wiring import Butterfly
 
@@ -108,3 +109,17 @@ def test_a_reflection_shows_in_the_signs():
 def test_a_rotation_outside_the_class_has_an_error():
     Q, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((32, 32)))
     assert recover_rotation(Q).relative_error > 0.5
+
+
+def test_a_stop_leaves_the_other_angles_zero():
+    H, calls = np.diag(np.arange(8.0)) + 0.1, []
+
+    def pulse():
+        calls.append(1)
+        if len(calls) > 3:
+            raise Stop
+
+    fit = recover_symmetric(H, give_up=np.inf, pulse=pulse)
+    assert (fit.angles[8:] == 0).all()  # the third layer
+    assert fit.angles[:4].any()
+    assert relative_error(H, fit) == pytest.approx(fit.history[-1][2] ** 0.5, rel=1e-6)

@@ -5,7 +5,10 @@ import pytest
 import torch
 
 from swallowtail.datasets import random_orthogonal, random_symmetric
+from swallowtail.errors import ArgumentError
+from swallowtail.fitting.core import samples as core_samples
 from swallowtail.fitting.core.records import Stop
+from swallowtail.fitting.methods import sgd as methods_sgd
 from swallowtail.fitting.methods.sgd import fit_sgd, spectral_scale
 from swallowtail.metrics import error_angle
 from swallowtail.operators.rotation import Rotation
@@ -137,3 +140,35 @@ H8 = np.eye(8)
 def test_bad_input(source, options, error, words):
     with pytest.raises(error, match=words):
         fit_sgd(source, **options)
+
+
+def test_a_stop_inside_an_epoch_keeps_the_steps_so_far(monkeypatch):
+    monkeypatch.setattr(methods_sgd, "WORK", 1)  # look after every step
+    H, steps = np.diag(np.arange(1.0, 9.0)), []
+
+    def pulse():
+        steps.append(1)
+        if len(steps) > 20:
+            raise Stop
+
+    fit = fit_sgd(H, n_samples=100, epochs=3, pulse=pulse)
+    assert len(fit.history) == 1
+    assert 0 < fit.history[0].loss < np.inf
+    whole = fit_sgd(H, n_samples=100, epochs=3, pulse=lambda: None)
+    monkeypatch.setattr(methods_sgd, "WORK", 2**23)
+    assert np.array_equal(fit_sgd(H, n_samples=100, epochs=3).angles, whole.angles)
+
+
+def test_a_stop_between_products_takes_the_samples_so_far(monkeypatch):
+    monkeypatch.setattr(core_samples, "_BLOCK", 80)
+
+    def stop():
+        raise Stop
+
+    fit = fit_sgd(np.eye(8), n_samples=100, pulse=stop)
+    assert fit.n_products == 10
+
+
+def test_samples_that_do_not_fit_into_memory_are_refused():
+    with pytest.raises(ArgumentError, match="try a smaller `n_samples`"):
+        fit_sgd(lambda X: X, 10**6)

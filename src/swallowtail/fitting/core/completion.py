@@ -64,6 +64,8 @@ def probe(
     if passes is None:
         passes = min(MOST_PASSES, max(1, m // 2))  # a block of two at least: the trace is read off the first
     passes = min(checks.integer("passes", passes, at_least=1), m)
+    # X, Y, the residual and its singular vectors, the completion's basis: five arrays of this size live at once.
+    checks.fits_in_memory(f"{m} products of length {n}", 5 * 8 * n * m, "try a smaller `max_products`")
     generator = np.random.default_rng(seed)
     X, Y = np.empty((n, m)), np.empty((n, m))
     sizes = [m // passes + (k < m % passes) for k in range(passes)]

@@ -10,6 +10,7 @@ import torch
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
+from swallowtail.fitting.core.records import Stop
 from swallowtail.metrics import as_product
 
 SAMPLES_PER_DIMENSION = 32  # m = 32 n samples: half as many cost up to half a degree at n = 64
@@ -61,28 +62,41 @@ class Supply:
         n_samples = SAMPLES_PER_DIMENSION * self.n if n_samples is None else n_samples
         self._m = checks.integer("n_samples", n_samples, at_least=1)
         self._limit = None if limit is None else checks.integer("max_products", limit, at_least=1)
-        self._inputs = _input_function(inputs, self.n)
+        self._inputs, self._by_block = _input_function(inputs, self.n), isinstance(inputs, str)
 
     @property
     def is_exhausted(self) -> bool:
         """Whether the limit on products is reached."""
         return self._limit is not None and self.n_products >= self._limit
 
-    def draw(self) -> tuple[np.ndarray, np.ndarray]:
-        """The given samples, or as many new ones as asked for and still allowed."""
+    def draw(self, pulse: Callable[[], None] | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The given samples, or as many new ones as asked for and still allowed.
+
+        ``pulse`` is called between blocks of products; if it raises `Stop` there are fewer samples, but some.
+        """
         if self._given is not None:
             return self._given
         m = self._m if self._limit is None else min(self._m, self._limit - self.n_products)
-        X = np.ascontiguousarray(self._inputs(m, self._rng))
-        Y = np.empty_like(X)
+        checks.fits_in_memory(f"{m} samples of length {self.n}", 32 * m * self.n, "try a smaller `n_samples`")
+        X, Y = np.empty((m, self.n)), np.empty((m, self.n))
         block = max(1, _BLOCK // self.n)
+        if not self._by_block:  # the user's function is asked once
+            X = np.ascontiguousarray(self._inputs(m, self._rng))
         for start in range(0, m, block):
+            if self._by_block:  # in time, and the same numbers as all at once
+                X[start : start + block] = self._inputs(min(block, m - start), self._rng)
             y = self._apply(X[start : start + block].T)
             if y.shape[0] != self.n:
                 raise ArgumentError("source", f"products of length n = {self.n}", y.shape[0])
             Y[start : start + block] = y.T
+            try:
+                if pulse is not None:
+                    pulse()
+            except Stop:
+                m = min(m, start + block)
+                break
         self.n_products += m
-        return X, Y
+        return X[:m], Y[:m]
 
 
 def _given_samples(source: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray]:

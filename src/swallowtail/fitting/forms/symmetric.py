@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 
 from swallowtail.errors import ArgumentError
-from swallowtail.fitting.core.records import DenseFit
+from swallowtail.fitting.core.records import DenseFit, Stop
 from swallowtail.fitting.forms.base import Forms, Job
 from swallowtail.fitting.methods.butterfly import fit_butterfly
 from swallowtail.fitting.methods.hybrid import HybridFit, fit_hybrid
@@ -34,7 +35,7 @@ class SymmetricForms(Forms):
         if target == "likelihood" and float(np.diagonal(H).min(initial=0.0)) < 0:
             expected = "a covariance for target='likelihood'"
             raise ArgumentError("H", expected, "a negative diagonal entry")
-        super().__init__(job, dense_inverse(H) if target == "inverse" else H)
+        super().__init__(job, _inverse(job, H) if target == "inverse" else H)
         self.target = "likelihood" if target == "likelihood" else "matrix"
 
     def may_recover(self) -> bool:
@@ -55,7 +56,7 @@ class SymmetricForms(Forms):
     def recover(self) -> Candidate | None:
         wiring, give_up = self.request.wiring, 0.02 if self.request.method == "auto" else 0.5
         reverse = isinstance(wiring, Butterfly) and wiring.reverse
-        fit = recover_symmetric(self.matrix, reverse=reverse, give_up=give_up)
+        fit = recover_symmetric(self.matrix, reverse=reverse, give_up=give_up, pulse=self.job.watch.pulse)
         return None if fit is None else _symmetric("recovery", fit)
 
     def butterfly(self, **options: Any) -> Candidate:
@@ -111,6 +112,16 @@ class SymmetricForms(Forms):
         exact = self.target == "matrix" and best.objective < EXACT**2
         found = of_symmetric(self.matrix, self._fitted(best, others), self.job.problem.sparse)
         return found, "exact" if exact else "converged"
+
+
+def _inverse(job: Job, H: np.ndarray) -> np.ndarray:
+    """H⁻¹, with progress. A fit needs all of it: a limit of time, or Ctrl-C, takes effect when it is done."""
+
+    def report(columns: int) -> None:
+        with contextlib.suppress(Stop):
+            job.watch.callback("invert", columns, float("nan"))
+
+    return dense_inverse(H, report)
 
 
 def symmetric_operator(wiring: Wiring, angles: np.ndarray, eigenvalues: np.ndarray) -> SymmetricOperator:

@@ -15,6 +15,9 @@ With e = diag(QᵀAQ) − c the squared error is ‖Z diag(w) Zᵀ‖²_F − Σ
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import numpy as np
 from scipy.optimize import minimize
 
@@ -28,9 +31,13 @@ VISIT = 8  # at most this many rotations per row in one visit of a block
 HALVINGS = 60  # of the weight t: 2⁻⁶⁰ is below the rounding of a squared error
 POLISH, TOLERANCE, CORRECTIONS = 400, 1e-6, 12  # L-BFGS iterations, relative gain to stop at, memory
 EXACT = 1e-26  # a squared relative error that is rounding
+PULSE = 0.1  # seconds between two calls of the callback inside a long step, at least
+CHUNK = 256  # blocks visited between two looks at the clock
 
 
-def _clusters(directions: np.ndarray, rows: np.ndarray, generator: np.random.Generator) -> list[np.ndarray]:
+def _clusters(
+    directions: np.ndarray, rows: np.ndarray, generator: np.random.Generator, pulse: Callable[[], None]
+) -> list[np.ndarray]:
     """Bisect ``rows`` until at most CLUSTER are left together: at the median along a direction of large spread.
 
     It is drawn among the three leading ones: clusters then differ from stage to stage, and two neighbours that
@@ -38,6 +45,7 @@ def _clusters(directions: np.ndarray, rows: np.ndarray, generator: np.random.Gen
     """
     done, waiting = [], [rows]
     while waiting:
+        pulse()
         part = waiting.pop()
         if len(part) <= CLUSTER:
             done.append(part)
@@ -61,9 +69,10 @@ def _directions(Z: np.ndarray, w: np.ndarray) -> np.ndarray:  # shape: (n, r)
 
 
 class _Growth:
-    """Rotations chosen on the rows of Z, up to a budget."""
+    """Rotations chosen on the rows of Z, up to a budget. ``pulse`` is called often; it may raise to end a step."""
 
-    def __init__(self, factor: Factor, n_rotations: int, seed: int) -> None:
+    def __init__(self, factor: Factor, n_rotations: int, seed: int, pulse: Callable[[], None]) -> None:
+        self.pulse = pulse
         self.Z, self.w = np.array(factor.basis, order="C"), factor.weights
         self.pairs, self.angles, self.used = np.zeros((n_rotations, 2), np.int64), np.zeros(n_rotations), 0
         self.generator = np.random.default_rng(seed)
@@ -74,7 +83,7 @@ class _Growth:
     def local(self, share: float) -> None:
         """Spend ``share`` of the budget inside clusters of parallel rows."""
         n = len(self.Z)
-        blocks = _clusters(_directions(self.Z, self.w), np.arange(n), self.generator)
+        blocks = _clusters(_directions(self.Z, self.w), np.arange(n), self.generator, self.pulse)
         rate = share * len(self.angles) / n
         self._visit(blocks, blocks[0][:0], 0.0, [int(rate * len(b)) for b in blocks])
 
@@ -89,7 +98,7 @@ class _Growth:
         rows = rows[np.argsort(-length2[rows], kind="stable")]
         self._visit([rows[:TOP]], rows[:0], least)
         if len(rows) > TOP:
-            blocks = _clusters(_directions(self.Z, self.w), rows[HUBS:], self.generator)
+            blocks = _clusters(_directions(self.Z, self.w), rows[HUBS:], self.generator, self.pulse)
             self._visit(blocks, rows[:HUBS], least)
         return 0.5 * least
 
@@ -97,9 +106,12 @@ class _Growth:
         self, blocks: list[np.ndarray], hubs: np.ndarray, least: float, limits: list[int] | None = None
     ) -> None:
         limits = limits or [VISIT * (len(hubs) + len(b)) for b in blocks]
-        offsets = np.concatenate([[0], np.cumsum([len(b) for b in blocks])])
-        where = (np.concatenate(blocks), offsets, np.array(limits, np.int64))
-        self.used = visit_blocks(self.Z, self.w, hubs, *where, least, self.pairs, self.angles, self.used)
+        for first in range(0, len(blocks), CHUNK):
+            part = blocks[first : first + CHUNK]
+            offsets = np.concatenate([[0], np.cumsum([len(b) for b in part])])
+            where = (np.concatenate(part), offsets, np.array(limits[first : first + CHUNK], np.int64))
+            self.used = visit_blocks(self.Z, self.w, hubs, *where, least, self.pairs, self.angles, self.used)
+            self.pulse()
 
 
 class _Search:
@@ -107,6 +119,7 @@ class _Search:
 
     def __init__(self, factor: Factor, n_rotations: int, callback: Callback | None) -> None:
         self.factor, self.budget, self.callback = factor, n_rotations, callback
+        self._last = time.perf_counter()
         norm2, self.low2 = factor.norms2()
         self.norm2 = norm2 or 1.0
         self.pairs, self.angles = np.zeros((0, 2), np.int64), np.zeros(0)
@@ -121,16 +134,20 @@ class _Search:
         if self.value <= EXACT:
             return
         self._tick("grow")
-        growth = _Growth(self.factor, self.budget, seed)
-        growth.local(share)
-        least, value = None, self.of_diagonal(growth.diagonal())
-        for _ in range(HALVINGS):
-            if growth.used == self.budget or value <= EXACT:
-                break
-            self._tick("grow")
-            least = growth.descend(least)
+        growth = _Growth(self.factor, self.budget, seed, self._pulse)
+        try:
+            growth.local(share)
+            least, value = None, self.of_diagonal(growth.diagonal())
+            for _ in range(HALVINGS):
+                if growth.used == self.budget or value <= EXACT:
+                    break
+                self._tick("grow")
+                least = growth.descend(least)
+                value = self.of_diagonal(growth.diagonal())
+        finally:  # stopped on the way, what has been chosen so far counts
             value = self.of_diagonal(growth.diagonal())
-        self._keep("grow", growth.pairs[: growth.used], growth.angles[: growth.used], value)
+            self._take("grow", growth.pairs[: growth.used], growth.angles[: growth.used], value)
+        self._tick("grow")
 
     def polish(self, iterations: int, tolerance: float) -> None:
         """L-BFGS on the angles of the best product."""
@@ -141,7 +158,8 @@ class _Search:
         def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
             total, gradient, _ = value_and_gradient(self.factor.basis, self.factor.weights, pairs, x)
             value = (self.low2 - total) / self.norm2
-            self._keep("polish", pairs, x, max(0.0, value))
+            self._take("polish", pairs, x, max(0.0, value))
+            self._tick("polish")
             return value / start, gradient * (-1.0 / (self.norm2 * start))
 
         options = {"maxiter": iterations, "ftol": tolerance, "gtol": 0.0, "maxcor": CORRECTIONS}
@@ -152,13 +170,18 @@ class _Search:
         e = value_and_gradient(self.factor.basis, self.factor.weights, self.pairs, self.angles)[2]
         return DenseFit(wiring, angles, self.factor.shift + e, self.history)
 
-    def _keep(self, stage: str, pairs: np.ndarray, angles: np.ndarray, value: float) -> None:
+    def _take(self, stage: str, pairs: np.ndarray, angles: np.ndarray, value: float) -> None:
         if value < self.value:
             self.pairs, self.angles, self.value = pairs.copy(), angles.copy(), value
             self.history.append((stage, len(angles), value))
-        self._tick(stage)
+
+    def _pulse(self) -> None:
+        """Inside a long step: call the callback if it was not called for a while."""
+        if time.perf_counter() - self._last >= PULSE:
+            self._tick("grow")
 
     def _tick(self, stage: str) -> None:
+        self._last = time.perf_counter()
         if self.callback is not None:
             self.callback(stage, len(self.angles), self.value)
 

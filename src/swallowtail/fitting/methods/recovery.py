@@ -16,6 +16,8 @@ between them the choice is free. Then X and Y.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +28,7 @@ from scipy.sparse.linalg import ArpackError, eigsh
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.objectives import Objective
 from swallowtail.fitting.core.product import flat_pairs
-from swallowtail.fitting.core.records import DenseFit
+from swallowtail.fitting.core.records import DenseFit, Stop
 from swallowtail.wiring import Butterfly
 
 CONNECTED = 1e-12  # entries below this, relative to the largest of H, are rounding and connect nothing
@@ -44,7 +46,12 @@ class RotationFit(NamedTuple):
 
 
 def recover_symmetric(
-    H: np.ndarray, *, reverse: bool = False, give_up: float = 0.2, polish: int = 200
+    H: np.ndarray,
+    *,
+    reverse: bool = False,
+    give_up: float = 0.2,
+    polish: int = 200,
+    pulse: Callable[[], None] | None = None,
 ) -> DenseFit | None:
     """Find Q and D with H = Q D Qᵀ, Q a butterfly of depth 1, if there are any.
 
@@ -55,6 +62,7 @@ def recover_symmetric(
         give_up: return None as soon as the first level leaves more than this relative error: the cheap
             test of whether it fits.
         polish: L-BFGS iterations at the end, when the result is not exact.
+        pulse: called between the steps; if it raises `Stop`, the angles not yet found stay 0.
 
     Returns:
         The fit, its history ending with the squared relative error; or None.
@@ -69,11 +77,14 @@ def recover_symmetric(
     order = _bit_reversal(n) if reverse else np.arange(n)
     A = objective.H[np.ix_(order, order)]
     theta = np.zeros((wiring.n_layers, n))  # by layer and first coordinate of the pair
-    blocks = [(0, n)]
-    for level, p in enumerate(Butterfly(n).strides):
-        blocks = [part for start, size in blocks for part in _split(A, theta[level], start, size, p)]
-        if level == 0 and _outside(A, p) > give_up**2 * objective.norm2:
-            return None
+    try:
+        blocks = [(0, n)]
+        for level, p in enumerate(Butterfly(n).strides):
+            blocks = [part for block in blocks for part in _split(A, theta[level], *block, p, pulse)]
+            if level == 0 and _outside(A, p) > give_up**2 * objective.norm2:
+                return None
+    except Stop:
+        polish = 0
     if reverse:
         theta = theta[:, order]
     pairs = flat_pairs(wiring)
@@ -82,8 +93,17 @@ def recover_symmetric(
     value, _ = objective(pairs, angles)
     history = [("recover", len(angles), value)]
     if value > EXACT and polish:
-        angles, value = objective.polish(pairs, angles, polish, 1e-9)
-        history.append(("polish", len(angles), value))
+
+        def report(at: np.ndarray, value: float) -> None:
+            nonlocal angles
+            if value < history[-1][2]:
+                angles = at.copy()
+                history.append(("polish", len(at), value))
+            if pulse is not None:
+                pulse()
+
+        with contextlib.suppress(Stop):
+            report(*objective.polish(pairs, angles, polish, 1e-9, report))
     return DenseFit(wiring, angles, objective.eigenvalues(pairs, angles), history)
 
 
@@ -129,8 +149,12 @@ def _outside(A: np.ndarray, p: int) -> float:
     return 2.0 * float(np.sum(A[:p, p:] ** 2))
 
 
-def _split(A: np.ndarray, theta: np.ndarray, start: int, size: int, p: int) -> list[tuple[int, int]]:
+def _split(
+    A: np.ndarray, theta: np.ndarray, start: int, size: int, p: int, pulse: Callable[[], None] | None = None
+) -> list[tuple[int, int]]:
     """Choose the angles of one block at stride p, rotate that block of A in place, return its two halves."""
+    if pulse is not None:
+        pulse()
     q = size - p  # pairs; coordinates q … p − 1 of the upper half have no partner
     if q <= 0:
         return [(start, size)]

@@ -25,6 +25,7 @@ RATE = 0.002  # α for one sample per step. Four times as much still converges, 
 LARGEST_BATCH_GAIN = 16  # the rate may grow with the batch up to here: beyond, curvature limits it, not noise
 PEAK = 24.0  # how far the energy-weighted mean of λ² may exceed its plain mean before the rate has to shrink
 DIVERGED = 1e3  # a relative loss that D = 0 would beat a thousand times
+WORK = 2**23  # rotations of a sample between two looks at the clock, about a tenth of a second
 _WINDOW = 4  # epochs averaged before two of them are compared: single ones are noisy
 
 Rate = float | Callable[[int], float]  # a number, or step ↦ number
@@ -68,6 +69,7 @@ def fit_sgd(
     angles: Any = None,
     eigenvalues: Any = None,
     callback: Callable[[Epoch], Any] | None = None,
+    pulse: Callable[[], None] | None = None,
     seed: int = 0,
 ) -> SGDFit:
     """Learn Q and D with Algorithm 1.
@@ -93,6 +95,7 @@ def fit_sgd(
         angles: where to start, (K,); by default uniform in (−π, π).
         eigenvalues: where to start, (n,); by default all Σ xᵀy / Σ xᵀx, an estimate of tr(H)/n.
         callback: called with each `Epoch`; raising `Stop` in it, or Ctrl-C, returns the fit so far.
+        pulse: called ten times per second or so, inside an epoch too; it may raise `Stop` as well.
         seed: of x, of the start and of the order of samples.
 
     Returns:
@@ -112,7 +115,7 @@ def fit_sgd(
     cosines, sines = start_rotation(wiring, angles, rng)
     alpha, alpha_d = rate_pair(default_rate(batch_size, rotation) if rate is None else rate)
 
-    X, Y = supply.draw()
+    X, Y = supply.draw(pulse)
     x_scale, y_scale = spectral_scale(X, Y) if rescale else (1.0, 1.0)
     X, Y = X / x_scale, Y / (x_scale * y_scale)
     if eigenvalues is None:
@@ -128,16 +131,25 @@ def fit_sgd(
             if fresh and epoch > 1:
                 if supply.is_exhausted:
                     break
-                X, Y = supply.draw()
+                X, Y = supply.draw(pulse)
                 X, Y = X / x_scale, Y / (x_scale * y_scale)
             b = min(batch_size, len(X))
             n_steps = len(X) // b
             order = rng.permutation(len(X)) if fresh else rng.integers(len(X), size=n_steps * b)
             rates, rates_d = evaluate(alpha, step, n_steps), evaluate(alpha_d, step, n_steps)
-            mean_loss, angle = relax_and_project(
-                pairs, cosines, sines, d, X, Y, order, b, rates, rates_d, epsilon / y_scale, rotation, 0.0
-            )
-            step += n_steps
+            chunk = max(1, WORK // (b * max(1, len(pairs))))
+            sums, done, stopped = np.zeros(2), 0, False
+            while done < n_steps and not stopped:
+                now = slice(done, min(n_steps, done + chunk))
+                samples = order[now.start * b : now.stop * b]
+                means = relax_and_project(
+                    pairs, cosines, sines, d, X, Y, samples, b, rates[now], rates_d[now], epsilon / y_scale,
+                    rotation, 0.0,
+                )  # fmt: skip
+                sums, done = sums + np.array(means) * (now.stop - now.start), now.stop
+                stopped = _is_over(pulse)
+            mean_loss, angle = (float(total) / done for total in sums)
+            step += done
             history.append(Epoch(supply.n_products, epoch, mean_loss / energy, float(np.degrees(angle))))
             if not np.isfinite([mean_loss, *d]).all() or (epoch > 1 and mean_loss > DIVERGED * energy):
                 raise ArgumentError(
@@ -148,12 +160,21 @@ def fit_sgd(
                 )
             if callback is not None:
                 callback(history[-1])
-            if tolerance is not None and _converged(history, tolerance):
+            if stopped or (tolerance is not None and _converged(history, tolerance)):
                 break
     except (Stop, KeyboardInterrupt):
         pass
     found = None if rotation else d * y_scale
     return SGDFit(wiring, np.arctan2(sines, cosines), found, history, supply.n_products)
+
+
+def _is_over(pulse: Callable[[], None] | None) -> bool:
+    try:
+        if pulse is not None:
+            pulse()
+    except Stop:
+        return True
+    return False
 
 
 def spectral_scale(X: np.ndarray, Y: np.ndarray) -> tuple[float, float]:
