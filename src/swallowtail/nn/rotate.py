@@ -130,11 +130,12 @@ class Rotate(torch.nn.Module):
                 "scales", "numbers other than 0", f"{int((self.scales == 0).sum())} zeros", hint
             )
         if side == "input":
-            transform_rows(linear, self._inverse_transposed)
+            transform_rows(linear, self.inverse_transpose)
         else:
             transform_columns(linear, self.inverse)
 
-    def _inverse_transposed(self, x: Tensor) -> Tensor:
+    def inverse_transpose(self, x: Tensor) -> Tensor:
+        """The inverse of `T`: Q x, or Q (x / s) with scales; shape (*batch, n). Rows of a weight go this way."""
         x = x if self.scales is None else _scaled(x, 1 / self.scales)
         return ops.rotate(x, self.wiring, self.angles, cache=self._cache)
 

@@ -1,0 +1,147 @@
+"""Givens fine-tuning as a method of peft: trained, saved, merged; several adapters; wrong modules refused."""
+
+import copy
+
+import pytest
+import torch
+from cases import normal
+from torch import nn
+
+pytestmark = pytest.mark.extras
+peft = pytest.importorskip("peft")
+from peft.utils.quantization_utils import ForwardOnlyQuantizationBackend  # noqa: E402
+from transformers.pytorch_utils import Conv1D  # noqa: E402
+
+from swallowtail.errors import ArgumentError  # noqa: E402
+from swallowtail.integrations.peft import GivensConfig, GivensLinear  # noqa: E402
+from swallowtail.wiring import Butterfly, Grouped  # noqa: E402
+
+EPS = torch.finfo(torch.float64).eps
+CONFIGS = {
+    "blocks": {"size": 16},
+    "scales": {"size": 16, "scales": True},
+    "butterfly": {"wiring": "butterfly", "rounds": 2},
+}
+
+
+def base():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(40, 64), nn.Tanh(), nn.Linear(64, 5)).double()
+
+
+def adapted(model=None, **options):
+    config = GivensConfig(**{"target_modules": ["0", "2"], "init_weights": False, **options})
+    return peft.get_peft_model(model or base(), config)
+
+
+def test_it_starts_as_the_identity_and_learns():
+    model, x, y = adapted(init_weights=True), normal(50, 40), normal(50, 5, seed=1)
+    assert torch.equal(model(x), base()(x))
+    trained = [name for name, p in model.named_parameters() if p.requires_grad]
+    assert trained == [f"base_model.model.{i}.givens_R.default.angles" for i in (0, 2)]
+    optimise = torch.optim.Adam(model.parameters(), lr=0.03)
+    losses = []
+    for _ in range(30):
+        optimise.zero_grad()
+        loss = (model(x) - y).square().mean()
+        loss.backward()
+        optimise.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.95 * losses[0]
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_saved_merged_and_unmerged(name, tmp_path):
+    model, x = adapted(**CONFIGS[name]), normal(7, 40)
+    expected = model(x)
+    model.save_pretrained(tmp_path)
+    again = peft.PeftModel.from_pretrained(base(), tmp_path)
+    assert torch.equal(again(x), expected)
+    plain = base()[0].weight
+    again.merge_adapter(safe_merge=True)
+    layer = again.base_model.model[0]
+    assert (layer.base_layer.weight - plain).norm() > 0.1
+    assert (again(x) - expected).norm() < 50 * EPS * expected.norm()
+    again.unmerge_adapter()
+    assert (layer.base_layer.weight - plain).norm() < 50 * EPS * plain.norm()
+    merged = again.merge_and_unload()
+    assert not any(isinstance(module, GivensLinear) for module in merged.modules())
+    assert (merged(x) - expected).norm() < 50 * EPS * expected.norm()
+
+
+def test_a_file_of_another_wiring_is_refused(tmp_path):
+    adapted(size=16).save_pretrained(tmp_path)
+    settings = (tmp_path / "adapter_config.json").read_text()
+    (tmp_path / "adapter_config.json").write_text(settings.replace('"seed": 0', '"seed": 1'))
+    with pytest.raises(RuntimeError, match=r"expected those of Grouped.* got those of another wiring"):
+        peft.PeftModel.from_pretrained(base(), tmp_path)
+
+
+def test_several_adapters_merge_in_the_order_they_act():
+    model, x = adapted(size=16), normal(7, 40)
+    model.add_adapter("other", GivensConfig(target_modules=["0"], init_weights=False, wiring="butterfly"))
+    first = model(x)
+    model.set_adapter("other")
+    second = model(x)
+    assert (second - first).norm() > 0.1
+    model.base_model.set_adapter(["default", "other"])
+    both = model(x)
+    one_by_one = copy.deepcopy(model)
+    model.merge_adapter()
+    assert (model(x) - both).norm() < 50 * EPS * both.norm()
+    one_by_one.merge_adapter(["default"])
+    with pytest.warns(UserWarning, match="Already following adapters were merged"):
+        one_by_one.merge_adapter(["other"])
+    assert (one_by_one(x) - both).norm() < 50 * EPS * both.norm()
+
+
+def test_transformers_own_linear():
+    model = nn.Sequential(Conv1D(6, 40))
+    x, config = normal(3, 40, dtype=torch.float32), GivensConfig(target_modules=["0"], init_weights=False)
+    model = peft.get_peft_model(model, config)
+    expected = model(x)
+    torch.testing.assert_close(model.merge_and_unload()(x), expected)
+
+
+def test_wirings():
+    assert GivensConfig().wiring_for(300) == Grouped.fixed(300, 128, 8)
+    assert GivensConfig().wiring_for(64) == Grouped.fixed(64, 64, 8)
+    assert GivensConfig(wiring="butterfly", rounds=2).wiring_for(64) == Butterfly(64, 2)
+    assert GivensConfig(size=8, rounds=3, pairs="butterfly").wiring_for(64) == Grouped.fixed(
+        64, 8, 3, pairs="butterfly"
+    )
+
+
+def test_what_cannot_be_adapted_or_merged():
+    with pytest.raises(
+        ArgumentError, match=r"target_modules, 0: expected a Linear, got Conv2d; try names of Lin"
+    ):
+        adapted(nn.Sequential(nn.Conv2d(3, 4, 1)), target_modules=["0"])
+    with pytest.raises(ArgumentError, match="size: expected at most n = 40, got 128; try `size=40`"):
+        adapted(size=128)
+    with pytest.raises(ArgumentError, match="wiring: expected one of 'grouped', 'butterfly', got 'pairs'"):
+        GivensConfig(wiring="pairs")
+    with pytest.raises(ArgumentError, match="layers_pattern: expected it with layers_to_transform"):
+        GivensConfig(layers_pattern="h")
+    model = adapted()
+    layer = model.base_model.model[0]
+    layer.base_layer.weight = nn.Parameter(torch.zeros(64, 40, dtype=torch.uint8), requires_grad=False)
+    with pytest.raises(
+        ArgumentError, match=r"merge: .* floating-point numbers, got torch.uint8; try keeping"
+    ):
+        model.merge_adapter()
+    layer.quantization_backend = ForwardOnlyQuantizationBackend("gptq")
+    with pytest.raises(
+        ArgumentError, match="merge: expected a base weight that can be written, got gptq codes"
+    ):
+        model.merge_adapter()
+
+
+def test_safe_merge_leaves_the_weight_alone():
+    model = adapted()
+    layer = model.base_model.model[0]
+    before = layer.base_layer.weight.clone()
+    layer.givens_R["default"].angles.data.fill_(torch.nan)
+    with pytest.raises(ValueError, match="adapters default: expected finite merged weights"):
+        model.merge_adapter(safe_merge=True)
+    assert torch.equal(layer.base_layer.weight, before)
