@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from swallowtail import (
+    ArgumentError,
     Butterfly,
     Pairs,
     Rotation,
@@ -170,3 +171,12 @@ def test_numbers_that_pass():
     assert checks.number("x", 0, at_least=0) == 0.0
     assert checks.number("x", np.float32(1.5), above=1) == 1.5
     assert isinstance(checks.number("x", np.int64(3)), float)
+
+
+def test_masked_entries_are_refused_and_a_mask_without_any_is_not():
+    masked = np.ma.masked_array(np.ones(4), mask=[True, False, False, False])
+    with pytest.raises(ArgumentError, match=r"^x: expected all entries, got 1 of 4 masked; try its filled"):
+        checks.as_tensor("x", masked)
+    assert checks.as_tensor("x", np.ma.masked_array(np.ones(4))).tolist() == [1.0] * 4
+    with pytest.raises(ArgumentError, match="masked"):
+        Rotation.random(4, seed=0) @ masked

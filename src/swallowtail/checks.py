@@ -57,6 +57,9 @@ def real_dtype(name: str, dtype: torch.dtype) -> torch.dtype:
 def as_tensor(name: str, value: Any, like: torch.Tensor | None = None) -> torch.Tensor:
     """Return ``value`` as a real floating tensor; whole numbers take the dtype of ``like``."""
     device = None if like is None or isinstance(value, torch.Tensor) else like.device
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        got = f"{int(np.ma.count_masked(value))} of {value.size} masked"
+        raise ArgumentError(name, "all entries", got, "try its filled(…)")
     try:
         tensor = torch.as_tensor(_readable(value), device=device)
     except (TypeError, ValueError, RuntimeError) as error:

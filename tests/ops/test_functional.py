@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
-from cases import DTYPES, FEW, HALF, WIRINGS, dense_rotation, normal, random_angles
+from cases import DTYPES, FEW, HALF, WIRINGS, assert_close, dense_rotation, normal, random_angles, tolerance
 from ops.common import trainable
 
-from swallowtail import Butterfly, ops
+from swallowtail import Butterfly, Rotation, SymmetricOperator, ops
 from swallowtail.ops import PreparedCache
 
 
@@ -65,3 +65,37 @@ def test_dtypes(x_dtype, parameter_dtype):
 def test_a_right_angle_is_exact():
     y = ops.rotate(torch.tensor([3.0, 5.0]), Butterfly(2), torch.tensor([math.pi / 2]))
     torch.testing.assert_close(y, torch.tensor([-5.0, 3.0]), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["butterfly-64-deep", "pairs-17"])
+def test_lazily_negated_views_are_what_they_say(name):
+    """PyTorch gives the imaginary part of a conjugate as a view with a negative bit; the memory has the other sign."""
+    wiring = WIRINGS[name]
+    x, d, w = (normal(wiring.n, seed=seed) for seed in (1, 2, 3))
+    angles = random_angles(wiring)
+    Q, H = Rotation(wiring, angles), SymmetricOperator(Rotation(wiring, angles), d)
+    view = torch.complex(x, -x).conj().imag
+    for negated in (torch._neg_view(-x), view, view.reshape(1, -1).expand(3, -1)):
+        assert negated.is_neg()
+        plain = negated.clone().resolve_neg()
+        for act in (Q, Q.T, H, H.quadratic_form):
+            assert torch.equal(act(negated), act(plain))
+    assert torch.equal(Rotation(wiring, torch._neg_view(-angles))(x), Q(x))
+    assert torch.equal(SymmetricOperator(Q, torch._neg_view(-d))(x), H(x))
+    found = []
+    for gradient in (torch._neg_view(-w), w):
+        for leaf in (torch._neg_view(-x).requires_grad_(), x.clone().requires_grad_()):
+            theta, e = angles.clone().requires_grad_(), d.clone().requires_grad_()
+            ops.rotate(leaf, wiring, theta).backward(gradient)
+            ops.symmetric_matvec(leaf, wiring, theta, e).backward(gradient)
+            found.append(torch.cat([leaf.grad, theta.grad, e.grad]))
+    for other in found[1:]:
+        assert torch.equal(other, found[0])
+
+
+def test_large_float64_angles_of_half_precision_vectors():
+    """float32 has no digits left behind the point at 1e8, and float64 has eight."""
+    wiring = WIRINGS["butterfly-64-deep"]
+    angles, x = 1e8 * random_angles(wiring), normal(5, 64).half()
+    exact = ops.rotate(x.double(), wiring, angles)
+    assert_close(ops.rotate(x, wiring, angles), exact, tolerance(torch.float16, wiring.n_layers))

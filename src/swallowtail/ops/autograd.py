@@ -228,6 +228,7 @@ def _setup_transformed(name: str, ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _backward(name: str, ctx: Any, *grads: Any) -> tuple[Any, ...]:
+    grads = tuple(grad if grad is None else grad.resolve_neg() for grad in grads)
     gradients = RULES[name].vjp(ctx.saved_tensors, ctx.wiring, ctx.flags, grads)
     return (*gradients, None, *(None for _ in ctx.flags))
 

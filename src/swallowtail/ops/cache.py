@@ -93,6 +93,8 @@ class PreparedCache:
         shape = x.shape
         if not x.is_contiguous() or not shape or shape[-1] != wiring.n or kernels.forced() is not None:
             return None
+        if x.is_neg():  # a view whose numbers PyTorch negates when it reads them; kernels read the memory
+            return None
         sources = (angles,) if eigenvalues is None else (angles, eigenvalues)
         kept = self._bound.get(form)
         if kept is None or not kept[0].is_current(sources):

@@ -41,6 +41,7 @@ class OneRotation(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         y, angles = ctx.saved_tensors
+        grad = grad.resolve_neg()
         how, backward = route(y, grad, angles), ctx.backend.rotate_backward
         if how is KERNEL and ctx.backend.TAKES_ONE_ROTATION:
             gradients = backward(ctx.wiring, angles, y, grad, ctx.transpose, prepared=ctx.prepared)
@@ -66,4 +67,5 @@ def is_one_rotation(x: Tensor, angles: Tensor, wiring: Wiring) -> bool:
         and x.shape[-1:] == (wiring.n,)
         and len(angles) == wiring.n_rotations
         and x.numel() > 0
+        and not (x.is_neg() or angles.is_neg())
     )

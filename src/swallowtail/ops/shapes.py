@@ -28,8 +28,12 @@ def canonical(
     for tensor in (angles, *diagonals):
         if x.dtype not in checks.HALF:
             dtype = torch.promote_types(dtype, tensor.dtype)
-    parameters = [t.to(dtype) for t in (angles, *diagonals)]
-    x = x if x.dtype in checks.HALF else x.to(dtype)
+    if angles.dtype is torch.float64 and dtype is torch.float32:
+        # A large angle has few digits left in float32: at 1e8 neighbours are a whole turn apart.
+        angles = torch.atan2(torch.sin(angles), torch.cos(angles))
+    # Lazily negated views are made real: kernels read the memory as it is.
+    parameters = [t.to(dtype).resolve_neg() for t in (angles, *diagonals)]
+    x = (x if x.dtype in checks.HALF else x.to(dtype)).resolve_neg()
 
     single = all(t.ndim == 1 for t in parameters)  # the usual case, and broadcast_shapes is slow
     batch = torch.Size() if single else torch.broadcast_shapes(*(t.shape[:-1] for t in parameters))
