@@ -1,4 +1,4 @@
-"""The command line: swallowtail fit | info | apply | reproduce.
+"""The command line: swallowtail fit | info | apply | explore | reproduce.
 
 Exit codes: 0 done, 1 a mistake in the input (one line on stderr), 2 one in the command, 130 interrupted.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
+import webbrowser
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,17 @@ def _parser() -> argparse.ArgumentParser:
     apply.add_argument("--inverse", action="store_true", help="solve instead of multiply")
     apply.add_argument("--epsilon", type=float, help="with --inverse: the least an eigenvalue counts as")
     apply.set_defaults(run=_apply)
+
+    explore = commands.add_parser(
+        "explore",
+        help="look at a matrix and its fits in the browser",
+        description=f"Opens a page on this machine that nobody else can reach. Reads {READS}.",
+    )
+    explore.add_argument("matrix", type=Path, nargs="+", help="symmetric, or samples as rows")
+    explore.add_argument("--port", type=int, default=0, help="by default a free one")
+    explore.add_argument("--no-browser", action="store_true", help="only print the address")
+    explore.add_argument("-o", "--output", type=Path, help="write a page that needs no server, and end")
+    explore.set_defaults(run=_explore)
 
     reproduce = commands.add_parser(
         "reproduce",
@@ -224,6 +237,30 @@ def _apply(options: argparse.Namespace) -> None:
     with atomic.replacing(options.output) as file:
         np.save(file, result)
     print(f"saved {result.shape} to {options.output}")
+
+
+def _explore(options: argparse.Namespace) -> None:
+    from swallowtail.explorer import Study, serve, write_page
+
+    if options.output is not None:
+        check_output("--output", options.output, ".html", *options.matrix)
+    studies = [Study(path.name, read_array(path)) for path in options.matrix]
+    if options.output is not None:
+        for study in studies:
+            study.fit_all(lambda text: print(text, flush=True))
+        write_page(options.output, studies)
+        print(f"page in {options.output}")
+        return
+    if len(studies) > 1:
+        raise ArgumentError("matrix", "one file, or --output for a page of several", len(studies))
+    explorer = serve(studies[0], read_array, options.port)
+    print(f"the page is at {explorer.url}\nCtrl-C ends it", flush=True)
+    if not options.no_browser:
+        webbrowser.open(explorer.url)
+    try:
+        threading.Event().wait()
+    finally:
+        explorer.close()
 
 
 def _reproduce(options: argparse.Namespace) -> int:
