@@ -25,6 +25,7 @@ CROSSING = {
     "cli/test_interrupts.py",
     "cli/test_mistakes.py",
     "experiments/test_committed.py",
+    "explorer/test_browser.py",
     "kernels/test_range.py",
     "operators/test_contract.py",
     "ops/test_range.py",
