@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 EXTRAS_SECONDS ?= 1800
 
-.PHONY: demo test test-extras lint bench clean
+.PHONY: demo docs test test-extras lint bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python examples/digits.py
@@ -16,8 +16,12 @@ demo: $(VENV)/.ready
 	rm -rf demo-output/report
 	$(BIN)/python -m swallowtail reproduce --quick -o demo-output/report
 
+# The site, in site/index.html. A warning is an error: a link that leads nowhere, a name that is gone.
+docs: $(VENV)/.ready
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs site
+
 # -rs: one line for each reason to skip, with how often it was one.
-test: lint
+test: lint docs
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rs
 
 # What is slower or needs optional packages. Bounded in time.

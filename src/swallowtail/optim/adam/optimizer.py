@@ -31,14 +31,13 @@ from swallowtail.optim.gradients import (
 
 
 class GivensAdam(GivensOptimizer):
-    r"""Adam in a two-sided Givens basis: the default for stochastic problems.
+    """Adam in a two-sided Givens basis: the default for stochastic problems.
 
     Every matrix-shaped gradient G is looked at in the basis Z = Q_Lᵀ G Q_R, where its entries are less
-    correlated, and Adam runs there:
+    correlated, and Adam runs there::
 
-    .. math::
-        m ← β_1 m + (1 - β_1) Z, \quad v ← β_2 v + (1 - β_2) Z^2, \quad
-        W ← (1 - ηλ) W - η\, Q_L \frac{m / (1 - β_1^t)}{\sqrt{v / (1 - β_2^t)} + ε} Q_R^T
+        m ← β₁ m + (1 − β₁) Z        v ← β₂ v + (1 − β₂) Z²
+        W ← (1 − ηλ) W − η Q_L [m/(1 − β₁ᵗ) / (√(v/(1 − β₂ᵗ)) + ε)] Q_Rᵀ
 
     SOAP does this with the eigenvectors of E[GGᵀ] and E[GᵀG]. They cost O(m³) per refresh and m² numbers per side.
     Here Q_L and Q_R are products of Givens rotations, fitted in closed form every ``refresh`` steps. On wide layers

@@ -1,0 +1,41 @@
+"""The pages: every block of code runs as it stands, and every link leads somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("**/*.md")])
+pytestmark = pytest.mark.skipif(
+    not DOCS.is_dir(), reason="the pages are not shipped with an installed package"
+)
+
+
+def blocks(page):
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf8"), re.S | re.M)
+
+
+def name(page):
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=name)
+def test_code_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for number, code in enumerate(blocks(page)):
+        exec(compile(code, f"{page.name}, block {number}", "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf8"), flags=re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("http://", "https://", "#")):
+            continue
+        assert (page.parent / target.partition("#")[0]).exists(), f"{name(page)} links to {target}"
