@@ -24,6 +24,7 @@ CROSSING = {
     "cli/test_full_disk.py",
     "cli/test_interrupts.py",
     "cli/test_mistakes.py",
+    "docs/test_examples.py",
     "docs/test_pages.py",
     "experiments/test_committed.py",
     "explorer/test_browser.py",

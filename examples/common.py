@@ -1,0 +1,25 @@
+"""What the examples share: where pictures go, and how they look."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+OURS, RIVAL, PLAIN = "#0072B2", "#D55E00", "#66707F"
+
+
+def output_folder(description: str | None) -> Path:
+    """The folder of --output, made."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--output", type=Path, default=Path("demo-output"), help="where the picture goes")
+    folder: Path = parser.parse_args().output
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a picture and say where."""
+    figure.savefig(path, dpi=80)
+    print(f"picture in {path}")

@@ -1,0 +1,56 @@
+"""Conjugate gradients with a fitted inverse as preconditioner, beside the plain ones.
+
+python examples/preconditioner.py [--output demo-output]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from common import OURS, PLAIN, RIVAL, output_folder, save
+from matplotlib.figure import Figure
+from scipy.sparse.linalg import LinearOperator, cg
+
+import swallowtail as st
+
+N, NOISE = 400, 1e-2
+
+
+def main() -> None:
+    """Solve (K + noise) x = b for a kernel K; count the iterations."""
+    folder = output_folder(__doc__)
+    points = np.random.default_rng(0).uniform(size=(N, 2))
+    distances = np.linalg.norm(points[:, None] - points[None], axis=-1)
+    H = np.exp(-distances / 0.2) + NOISE * np.eye(N)
+    fit = st.fit_symmetric(H, target="inverse", n_rotations=4 * N * 9 // 2)
+    inverse = fit.operator.inverse(epsilon=NOISE)
+    values, vectors = np.linalg.eigh(H)
+    rank = fit.floats // (N + 1)  # of as many numbers
+    scale = values[-rank - 1]
+
+    def low_rank(x: np.ndarray) -> np.ndarray:
+        z = vectors[:, -rank:].T @ x
+        return x / scale + vectors[:, -rank:] @ ((1 / values[-rank:] - 1 / scale) * z)
+
+    ways: dict[str, tuple[Any, str]] = {
+        "none": (None, PLAIN),
+        f"low rank {rank}, equal floats": (LinearOperator((N, N), low_rank), RIVAL),
+        f"{fit.operator.rotation.n_rotations} rotations": (inverse.to_scipy(), OURS),
+    }
+    figure = Figure(figsize=(6, 3.6), layout="constrained")
+    axis = figure.subplots()
+    for name, (M, colour) in ways.items():
+        b, sizes = np.random.default_rng(1).standard_normal(N), []
+        cg(H, b, rtol=1e-8, maxiter=400, M=M, callback=lambda x: sizes.append(np.linalg.norm(H @ x - b)))
+        print(f"{name:32s} {len(sizes)} iterations")
+        axis.semilogy(sizes, color=colour, label=f"{name}: {len(sizes)}")
+    axis.set(
+        xlabel="iteration of conjugate gradients", ylabel="residual", title=f"exponential kernel, n = {N}"
+    )
+    axis.legend()
+    save(figure, folder / "preconditioner.png")
+
+
+if __name__ == "__main__":
+    main()
