@@ -31,6 +31,6 @@ def test_reservoir_is_uniform():
     for start in range(0, 10000, 500):
         reservoir.update(np.arange(start, start + 500.0)[:, None])
     rows = reservoir.rows[:, 0]
-    assert len(rows) == len(set(rows)) == 1024
-    assert abs(rows.mean() - 5000) < 300
-    assert abs(np.corrcoef(rows, np.arange(1024))[0, 1]) < 0.1
+    assert len(rows) == len(set(rows)) == 4096
+    assert abs(rows.mean() - 5000) < 150
+    assert abs(np.corrcoef(rows, np.arange(4096))[0, 1]) < 0.1

@@ -15,7 +15,12 @@ The other files serve these:
 |---|---|
 | arguments.py | checks of the estimators' arguments |
 | moments.py | means and second moments of a stream of rows, exact or sketched |
-| selection.py | which rotations, how many, and how much noise: chosen on held-out rows |
+| covariance_fit.py | from moments to a covariance |
+| regularise.py | how a covariance is regularised, by cross-validation: rotations, rank-one terms, or factors |
+| spectrum.py | rules that correct variances along chosen axes |
+| factors.py | factor analysis |
+| shape.py | a covariance with rotations and rank-one terms: operators, whitening, samples |
+| selection.py | growing rotations; which, how many, and how much noise for a mixture |
 | components.py | the Gaussians of a mixture and their M-step |
 | distances.py | Mahalanobis distances to all of them in one pass, for the E-step |
 

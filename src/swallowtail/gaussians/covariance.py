@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,35 +17,44 @@ from sklearn.utils.validation import validate_data
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.budget import default_budget
-from swallowtail.fitting.methods.factor import fit_factor
 from swallowtail.gaussians.arguments import check_shrinkage
+from swallowtail.gaussians.covariance_fit import Found, Request, fit_dense, fit_sketch
 from swallowtail.gaussians.moments import DenseMoments, Reservoir, SketchMoments
-from swallowtail.gaussians.selection import NOISES, Fold, Plan, choose, fit_covariance, least_variances
-from swallowtail.operators import Rotation, SymmetricOperator
+from swallowtail.operators import HybridOperator, SymmetricOperator
 from swallowtail.wiring import Butterfly, Wiring
 
 LARGEST_DENSE = 8192  # columns; beyond, n² float64 numbers take more than 512 MiB, so a sketch is kept
-POLISH = 20  # L-BFGS iterations on all angles: 0.018 bits per pixel better on held-out MNIST-5k
-N_FOLDS = 3
-CHEAP = 1e7  # n·K up to which every fold chooses ridge and K (n = 1024 with the default K); beyond, only the first
+MORE = 4  # times n⌈lg n⌉/2 rotations are tried, up to so many columns:
+LARGEST_SEARCH = 1024
 BLOCK = 2**22  # numbers of X worked on at a time
 
 
-class GivensCovariance(BaseEstimator):
-    """Gaussian covariance Σ = Q (D + b·s) Qᵀ with Q a product of Givens rotations chosen from the data.
+class Fitted(NamedTuple):
+    """What the properties of a fitted estimator read."""
 
-    It stores K angles and n variances instead of n(n + 1)/2 numbers. Log-densities, Mahalanobis distances and samples
-    cost O(n log n) per row. The number of rotations and the noise b are chosen on held-out rows. Fewer rows than
-    columns, constant columns and duplicate columns are fine.
+    location: np.ndarray
+    found: Found
+
+
+class GivensCovariance(BaseEstimator):
+    """Gaussian covariance Σ = Q D^½ (1 + V diag(w) Vᵀ) D^½ Qᵀ with Q a product of Givens rotations.
+
+    Without rank-one terms V it stores K angles and n variances instead of n(n + 1)/2 numbers, and log-densities,
+    Mahalanobis distances and samples cost O(n log n) per row; each term adds n numbers. Which columns are rotated, how
+    many rotations and terms there are, and how variances are shrunk, is all chosen by cross-validated log-density
+    (regularise.py). Fewer rows than columns, constant columns and duplicate columns are fine.
 
     Args:
-        n_rotations: the largest K; by default n⌈lg n⌉/2. With a number for ``shrinkage`` all are used.
+        n_rotations: the largest K; by default 4 times n⌈lg n⌉/2 (once beyond 1024 columns). With a number for
+            ``shrinkage`` all are used, by default n⌈lg n⌉/2.
         wiring: "pairs" chooses from the data which columns are rotated together; "butterfly" or a `Butterfly` fixes it.
         target: "likelihood" picks rotations by their gain in log-density, "matrix" by squared error. On held-out
             MNIST the first is better by 0.3 bits per pixel.
-        shrinkage: "auto" chooses on held-out rows; a number is b, in units of the mean variance s.
+        shrinkage: "auto" chooses on held-out rows. A number b adds b times the mean variance to every variance.
+        rank_one: whether rank-one terms may stand beside the rotations, where held-out rows are better for it. They
+            pay with many rows, and for factor models. False keeps every row's cost at O(n log n).
         sketch: whether to keep a sketch of rank ``sketch_size`` instead of n² moments; "auto" does so above 8192
-            columns. With a sketch, rotations are chosen by squared error.
+            columns. With a sketch, rotations are chosen by squared error, and there are no rank-one terms.
         sketch_size: rank of the sketch.
         assume_centered: take the mean to be 0.
         random_state: of a butterfly's or a sketch's fit. Held-out rows are picked by a hash of their contents, so the
@@ -52,8 +62,8 @@ class GivensCovariance(BaseEstimator):
 
     Attributes:
         location_: the mean, shape (n,).
-        covariance_, precision_: Σ and Σ⁻¹ as `SymmetricOperator`.
-        noise_, ridge_, n_rotations_: what was chosen.
+        covariance_, precision_: Σ and Σ⁻¹ as `SymmetricOperator`, or `HybridOperator` with rank-one terms.
+        n_rotations_, rank_, ridge_, noise_: what was chosen.
         n_samples_seen_: rows so far.
         n_features_in_: n.
 
@@ -69,6 +79,7 @@ class GivensCovariance(BaseEstimator):
         wiring: str | Wiring = "pairs",
         target: str = "likelihood",
         shrinkage: str | float = "auto",
+        rank_one: bool = True,
         sketch: str | bool = "auto",
         sketch_size: int = 64,
         assume_centered: bool = False,
@@ -78,6 +89,7 @@ class GivensCovariance(BaseEstimator):
         self.wiring = wiring
         self.target = target
         self.shrinkage = shrinkage
+        self.rank_one = rank_one
         self.sketch = sketch
         self.sketch_size = sketch_size
         self.assume_centered = assume_centered
@@ -98,38 +110,43 @@ class GivensCovariance(BaseEstimator):
         if first:
             self._start(X)
         self._take(X)
-        self._fitted: dict[str, Any] | None = None
+        self._fitted: Fitted | None = None
         return self
 
     @property
     def location_(self) -> np.ndarray:
         """The mean, shape (n,)."""
-        return self._state()["location"]
+        return self._state().location
 
     @property
-    def covariance_(self) -> SymmetricOperator:
+    def covariance_(self) -> SymmetricOperator | HybridOperator:
         """Σ."""
-        return self._state()["covariance"]
+        return self._state().found.shape.covariance
 
     @property
-    def precision_(self) -> SymmetricOperator:
+    def precision_(self) -> SymmetricOperator | HybridOperator:
         """Σ⁻¹."""
-        return self._state()["precision"]
+        return self._state().found.shape.precision
 
     @property
     def noise_(self) -> float:
-        """b, in units of the mean variance."""
-        return self._state()["plan"].noise
+        """The least variance along any axis of D, in units of the mean variance."""
+        return self._state().found.noise
 
     @property
     def ridge_(self) -> float:
         """What was added to the diagonal when rotations were chosen, in units of the mean variance."""
-        return self._state()["plan"].ridge
+        return self._state().found.ridge
 
     @property
     def n_rotations_(self) -> int:
         """K."""
-        return self.covariance_.rotation.n_rotations
+        return self._state().found.shape.rotation.n_rotations
+
+    @property
+    def rank_(self) -> int:
+        """The number of rank-one terms."""
+        return self._state().found.shape.rank
 
     @property
     def n_samples_seen_(self) -> int:
@@ -137,22 +154,25 @@ class GivensCovariance(BaseEstimator):
         self._check_seen()
         return self._moments.count
 
-    def get_precision(self) -> SymmetricOperator:
+    def get_precision(self) -> SymmetricOperator | HybridOperator:
         """Σ⁻¹, under the name scikit-learn's covariance estimators use."""
         return self.precision_
 
     def mahalanobis(self, X: Any) -> np.ndarray:
         """Squared distances (x − location)ᵀ Σ⁻¹ (x − location), shape (N,)."""
-        X = self._check(X)
-        location, precision = self.location_.astype(self._dtype), self.precision_
-        blocks = (X[rows].astype(self._dtype, copy=False) - location for rows in _blocks(X))
-        return torch.cat([precision.quadratic_form(torch.from_numpy(block)) for block in blocks]).numpy()
+        shape = self._state().found.shape
+        return torch.cat([shape.distances(rows) for rows in self._centred(X)]).numpy()
+
+    def whiten(self, X: Any) -> np.ndarray:
+        """Rows with the location subtracted and covariance 1, in the basis of D, shape (N, n)."""
+        shape = self._state().found.shape
+        return torch.cat([shape.whiten(rows) for rows in self._centred(X)]).numpy()
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Log-density of every row, shape (N,)."""
         q = self.mahalanobis(X)
-        constant = self.covariance_.n * math.log(2 * math.pi) + float(self.covariance_.logdet())
-        return -0.5 * (q + q.dtype.type(constant))
+        shape = self._state().found.shape
+        return -0.5 * (q + q.dtype.type(shape.n * math.log(2 * math.pi) + shape.logdet()))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log-density of the rows of X."""
@@ -161,8 +181,9 @@ class GivensCovariance(BaseEstimator):
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw rows from N(location, Σ), shape (n_samples, n); others at each call unless ``random_state`` is given."""
         seed = check_random_state(random_state).randint(2**31 - 1)
-        draws = self.covariance_.sample(checks.integer("n_samples", n_samples, at_least=1), seed=seed)
-        return draws.numpy() + self.location_.astype(draws.numpy().dtype)
+        n_samples = checks.integer("n_samples", n_samples, at_least=1)
+        draws = self._state().found.shape.sample(n_samples, seed).numpy()
+        return draws + self.location_.astype(draws.dtype)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_moments")
@@ -195,7 +216,7 @@ class GivensCovariance(BaseEstimator):
             self._moments.update(X[rows])
         self._reservoir.update(X)
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self) -> Fitted:
         """The fitted numbers, brought up to date."""
         self._check_seen()
         if self._fitted is None:
@@ -213,51 +234,42 @@ class GivensCovariance(BaseEstimator):
             raise NotFittedError(f"{type(self).__name__} is not fitted yet; try fit or partial_fit first")
 
     def _refit(self) -> None:
-        n = self._moments.n
-        budget = default_budget(n) if self.n_rotations is None else self.n_rotations
+        rows = self._reservoir.rows
+        request = Request(
+            self._budget(),
+            self.wiring,
+            self.target,
+            self.shrinkage,
+            self.rank_one,
+            self._seed,
+            self._dtype,
+        )
         if isinstance(self._moments, DenseMoments):
-            plan = self._plan(self._moments, budget)
-            rotation, d = fit_covariance(
-                self._moments.covariance, plan, self.target, self.wiring, POLISH, self._seed
+            found = fit_dense(self._moments, rows, request)
+        else:
+            found = fit_sketch(self._moments, rows, request)
+        self._fitted = Fitted(self._moments.mean.copy(), found)
+        if self.shrinkage == 0 and self._moments.count <= self._moments.n:
+            warnings.warn(
+                f"shrinkage=0 with {self._moments.count} rows of {self._moments.n} columns: some variances are 0 in "
+                'the sample, so densities mean little; try shrinkage="auto"',
+                stacklevel=2,
             )
-        else:
-            rotation, d, plan = self._fit_sketch(self._moments, budget)
-        dtype = torch.float32 if self._dtype == np.float32 else torch.float64
-        covariance = SymmetricOperator(rotation.to(dtype=dtype), torch.from_numpy(d).to(dtype))
-        self._fitted = {
-            "location": self._moments.mean.copy(),
-            "covariance": covariance,
-            # From float64: a variance of 1e-40 has no inverse in float32, and its reciprocal none either.
-            "precision": SymmetricOperator(covariance.rotation, torch.from_numpy(1 / d).to(dtype)),
-            "plan": plan,
-        }
 
-    def _plan(self, moments: DenseMoments, budget: int) -> Plan:
-        if self.shrinkage != "auto":
-            return Plan(0.0, budget, float(self.shrinkage))
-        rows = self._reservoir.rows.astype(np.float64)
-        parts = np.array_split(rows, min(N_FOLDS, len(rows)))
-        folds = (Fold(*moments.without(part)) for part in parts if len(part) < moments.count)
-        plan = choose(folds, budget, self.target, every_fold=moments.n * budget <= CHEAP)
-        return plan if self.wiring == "pairs" else plan._replace(n_rotations=budget)
+    def _budget(self) -> int:
+        """The largest K."""
+        n = self._moments.n
+        if self.n_rotations is not None:
+            return self.n_rotations
+        usual = default_budget(n)
+        more = self.wiring == "pairs" and self.shrinkage == "auto" and n <= LARGEST_SEARCH
+        return min(MORE * usual, max(usual, n * n // 2)) if more else usual
 
-    def _fit_sketch(self, moments: SketchMoments, budget: int) -> tuple[Rotation, np.ndarray, Plan]:
-        """Rotations from the sketch. The variance that the sketch leaves out is rotated and added to D."""
-        factor, rest = moments.factor(), moments.rest()
-        fit = fit_factor(factor, budget, seed=self._seed)
-        rotation = Rotation(fit.wiring, torch.from_numpy(fit.angles))
-        # diag(QᵀRQ) for the diagonal R, n quadratic forms in blocks.
-        d = fit.eigenvalues + SymmetricOperator(rotation.T, torch.from_numpy(rest)).diagonal().numpy()
-        d = np.maximum(d, least_variances(moments.variances))
-        s = float(moments.variances.mean()) or 1.0
-        if self.shrinkage != "auto":
-            noise = float(self.shrinkage)
-        else:
-            rows = torch.from_numpy(self._reservoir.rows.astype(np.float64) - moments.mean)
-            z2 = (rotation.T(rows).numpy() ** 2).mean(0)
-            losses = [(z2 / (d + b * s) + np.log(d + b * s)).sum() for b in NOISES]
-            noise = float(NOISES[int(np.argmin(losses))])
-        return rotation, d + noise * s, Plan(0.0, budget, noise)
+    def _centred(self, X: Any) -> Iterator[torch.Tensor]:
+        """Blocks of rows minus the location, in the data's dtype."""
+        X, location = self._check(X), self.location_.astype(self._dtype)
+        blocks = (X[rows].astype(self._dtype, copy=False) - location for rows in _blocks(X))
+        return (torch.from_numpy(block) for block in blocks)
 
     def _check(self, X: Any) -> np.ndarray:
         self._check_seen()

@@ -6,7 +6,8 @@ import numpy as np
 
 from swallowtail.fitting.core.factor import Factor
 
-RESERVOIR = 1024  # rows kept
+RESERVOIR, NUMBERS = 4096, 2**22  # rows kept at most, and numbers in them; but never fewer rows than
+FEWEST = 1024
 BLOCK = 1024  # rows hashed at a time
 
 
@@ -102,7 +103,7 @@ def _leading(R: np.ndarray, size: int) -> np.ndarray:
 
 
 class Reservoir:
-    """A sample of at most `RESERVOIR` rows of a stream: those whose contents hash lowest.
+    """A sample of `RESERVOIR` rows of a stream, or fewer if they are long: those whose contents hash lowest.
 
     It is as uniform as a random sample, and the same whatever the order of the rows, their blocks and the seed. So what
     is chosen on held-out rows does not change from run to run.
@@ -116,11 +117,11 @@ class Reservoir:
         """Take in rows (m, n)."""
         if self._rows is None:
             self._rows = X[:0].copy()
-        keys = row_hashes(X)
-        highest = self._keys[-1] if len(self._keys) == RESERVOIR else np.uint64(2**64 - 1)
+        keys, room = row_hashes(X), min(RESERVOIR, max(FEWEST, NUMBERS // X.shape[1]))
+        highest = self._keys[-1] if len(self._keys) == room else np.uint64(2**64 - 1)
         low = np.nonzero(keys <= highest)[0]
         keys = np.concatenate([self._keys, keys[low]])
-        order = np.argsort(keys, kind="stable")[:RESERVOIR]
+        order = np.argsort(keys, kind="stable")[:room]
         self._keys, self._rows = keys[order], np.concatenate([self._rows, X[low]])[order]
 
     @property

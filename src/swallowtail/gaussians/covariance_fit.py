@@ -1,0 +1,103 @@
+"""From moments to the covariance of a `GivensCovariance`: three ways, by what was asked for and what was kept."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from swallowtail.fitting.methods.factor import fit_factor
+from swallowtail.gaussians import regularise, spectrum
+from swallowtail.gaussians.moments import DenseMoments, SketchMoments
+from swallowtail.gaussians.selection import (
+    NOISES,
+    Fold,
+    Plan,
+    fit_covariance,
+    least_variances,
+    mean_variance,
+    rotation_of,
+)
+from swallowtail.gaussians.shape import Shape
+from swallowtail.operators import Rotation, SymmetricOperator
+from swallowtail.wiring import Wiring
+
+POLISH = 20  # L-BFGS iterations on all angles: 0.018 bits per pixel better on held-out MNIST-5k
+N_FOLDS = 3
+MORE_FOLDS = 5  # where there are few rows or columns: it costs nothing, and every row counts
+CHEAP = 1e7  # n·K up to which every fold chooses the ridge; beyond, only the first
+ENOUGH = 5  # rows from which anything is chosen
+
+
+class Request(NamedTuple):
+    """What a `GivensCovariance` was asked for."""
+
+    n_rotations: int  # the largest K
+    wiring: str | Wiring
+    target: str
+    shrinkage: str | float
+    rank_one: bool
+    seed: int
+    dtype: Any
+
+
+class Found(NamedTuple):
+    """A covariance and how it came about."""
+
+    shape: Shape
+    ridge: float
+    noise: float  # the least variance along any axis, in units of the mean variance
+
+
+def fit_dense(moments: DenseMoments, rows: np.ndarray, request: Request) -> Found:
+    """From exact moments, and a sample (m, n) of the rows to hold out."""
+    S, rows = moments.covariance, rows.astype(np.float64)
+    s, none = mean_variance(S), (np.zeros((len(S), 0)), np.zeros(0))
+    pairs_wanted = request.wiring == "pairs"
+    if request.shrinkage != "auto" or moments.count < ENOUGH:
+        # Of fewer rows nothing can be held out: columns alone, and half a mean variance added to each.
+        noise = 0.5 if request.shrinkage == "auto" else float(request.shrinkage)
+        n_rotations = request.n_rotations if request.shrinkage != "auto" else 0
+        plan = Plan(0.0, n_rotations, noise)
+        rotation, d = fit_covariance(S, plan, request.target, request.wiring, POLISH, request.seed)
+        return Found(Shape(rotation, d, *none, request.dtype), 0.0, float(d.min()) / s)
+    unseen = spectrum.unseen(np.diagonal(S), rows, moments.count)
+    cheap = len(S) * request.n_rotations <= CHEAP
+    parts = np.array_split(rows, min(MORE_FOLDS if cheap else N_FOLDS, len(rows)))
+    folds = [Fold(*moments.without(part)) for part in parts]
+    terms = request.rank_one and pairs_wanted
+    found = regularise.choose(folds, unseen, moments.count, request.n_rotations, request.target, terms, cheap)
+    if pairs_wanted:
+        made = regularise.fit(S, found, unseen, request.target, POLISH)
+        rotation = rotation_of(len(S), made.pairs, made.angles)
+        shape = Shape(rotation, made.variances, made.basis, made.weights, request.dtype)
+        return Found(shape, found.ridge, shape.least / s)
+    plan = Plan(found.ridge, request.n_rotations, 0.0)
+    rotation, d = fit_covariance(S, plan, request.target, request.wiring, POLISH, request.seed)
+    d = s * found.level(d / s, _along(rotation, unseen) / s)
+    return Found(Shape(rotation, d, *none, request.dtype), found.ridge, float(d.min()) / s)
+
+
+def fit_sketch(moments: SketchMoments, rows: np.ndarray, request: Request) -> Found:
+    """From a sketch. The variance that the sketch leaves out is rotated and added to D."""
+    fit = fit_factor(moments.factor(), request.n_rotations, seed=request.seed)
+    rotation = Rotation(fit.wiring, torch.from_numpy(fit.angles))
+    # diag(QᵀRQ) for the diagonal R, n quadratic forms in blocks.
+    d = fit.eigenvalues + _along(rotation, moments.rest())
+    d = np.maximum(d, least_variances(moments.variances))
+    s = float(moments.variances.mean()) or 1.0
+    if request.shrinkage != "auto":
+        noise = float(request.shrinkage)
+    else:
+        d = np.maximum(d, _along(rotation, spectrum.unseen(moments.variances, rows, moments.count)))
+        z2 = (rotation.T(torch.from_numpy(rows.astype(np.float64) - moments.mean)).numpy() ** 2).mean(0)
+        noise = float(NOISES[int(np.argmin([spectrum.loss(z2, d + b * s) for b in NOISES]))])
+    d = d + noise * s
+    none = np.zeros((len(d), 0)), np.zeros(0)
+    return Found(Shape(rotation, d, *none, request.dtype), 0.0, float(d.min()) / s)
+
+
+def _along(rotation: Rotation, diagonal: np.ndarray) -> np.ndarray:  # shape: (n,)
+    """diag(QᵀCQ) for C = diag(diagonal)."""
+    return SymmetricOperator(rotation.T, torch.from_numpy(diagonal)).diagonal().numpy()
