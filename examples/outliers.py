@@ -35,9 +35,8 @@ def main() -> None:
     for (name, model), colour in zip(models.items(), (OURS, RIVAL), strict=True):
         scores = [model.score_samples(part) for part in (clean, spoiled)]
         area = roc_auc_score(np.repeat([0, 1], len(clean)), -np.concatenate(scores))
-        print(
-            f"{name:15s} mean log-density {scores[0].mean():8.1f} clean, {scores[1].mean():9.1f} spoiled; AUC {area:.3f}"
-        )
+        means = "mean log-density {:8.1f} clean, {:9.1f} spoiled".format(*(part.mean() for part in scores))
+        print(f"{name:15s} {means}; AUC {area:.3f}")
         ranks = np.sort(scores[0])
         share = [np.mean(scores[1] < ranks[int(q * len(ranks))]) for q in np.linspace(0, 0.3, 40)]
         left.plot(

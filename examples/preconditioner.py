@@ -38,11 +38,13 @@ def main() -> None:
         f"low rank {rank}, equal floats": (LinearOperator((N, N), low_rank), RIVAL),
         f"{fit.operator.rotation.n_rotations} rotations": (inverse.to_scipy(), OURS),
     }
+    b = np.random.default_rng(1).standard_normal(N)
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axis = figure.subplots()
     for name, (M, colour) in ways.items():
-        b, sizes = np.random.default_rng(1).standard_normal(N), []
-        cg(H, b, rtol=1e-8, maxiter=400, M=M, callback=lambda x: sizes.append(np.linalg.norm(H @ x - b)))
+        iterates: list[np.ndarray] = []
+        cg(H, b, rtol=1e-8, maxiter=400, M=M, callback=lambda x, kept=iterates: kept.append(x.copy()))
+        sizes = [np.linalg.norm(H @ x - b) for x in iterates]
         print(f"{name:32s} {len(sizes)} iterations")
         axis.semilogy(sizes, color=colour, label=f"{name}: {len(sizes)}")
     axis.set(
