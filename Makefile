@@ -8,7 +8,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 EXTRAS_SECONDS ?= 1800
 
-.PHONY: demo docs test test-extras lint bench clean
+# Of a full run, about; twenty minutes on an idle core, half an hour at the most.
+SOAK_SECONDS ?= 1500
+
+.PHONY: demo docs test test-extras soak lint bench clean
 
 demo: $(VENV)/.ready
 	$(BIN)/python examples/digits.py
@@ -29,10 +32,15 @@ test-extras: $(VENV)/.ready
 	$(BIN)/pip install --quiet -e ".[dev,extras]"
 	timeout $(EXTRAS_SECONDS) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rs -m extras
 
+# Long trials of reliability: fuzzing, guard pages, interrupts, kills, damaged files, full disks, little memory. Prints a
+# row for each kind; --write also keeps them and makes the table of docs/reliability.md.
+soak: $(VENV)/.ready
+	timeout 1800 $(BIN)/python -W ignore -m soak --seconds $(SOAK_SECONDS)
+
 # Style, types, layers of imports, dead code. The other rules of the house are in tests/test_house.py.
 lint: $(VENV)/.ready
-	$(BIN)/ruff format --check src tests benchmarks examples
-	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples soak
+	$(BIN)/ruff check src tests benchmarks examples soak
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/vulture

@@ -34,6 +34,7 @@ CROSSING = {
     "ops/test_transforms.py",
     "optim/test_distributed.py",
     "optim/test_optimizers.py",
+    "soak/test_trials.py",
     "test_house.py",
     "test_io_damaged.py",
     "test_public_api.py",

@@ -230,3 +230,10 @@ def test_fuzz(operator, tmp_path):
             worked += 1
     assert refused > 75
     assert refused + worked == 150
+
+
+def test_offsets_whose_differences_wrap_around(tmp_path):
+    """In int64, −2⁶³ minus 2⁶³ − 1 is +1: these seem to rise, and to repeat 2⁶⁴ + 2 numbers crashes NumPy."""
+    offsets = torch.tensor([0, 2**63 - 1, -(2**63), -1, 2], dtype=torch.int64)
+    with pytest.raises(ArgumentError, match="offsets: expected numbers that rise from 0 to 2"):
+        load(written(tmp_path, PAIRS, tensors={"offsets": offsets}))

@@ -57,17 +57,20 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     if old is not None and not os.access(target, os.W_OK):
         raise PermissionError(13, "Permission denied (the file is read-only)", str(path))
     sweep(target.parent)
-    temporary, file = _create(target.parent, 0o666 if old is None else stat.S_IMODE(old.st_mode) & 0o700)
+    made = list[Path]()  # named here before they are created: Ctrl-C may come between two lines
     try:
-        with file:
+        with _create(
+            target.parent, 0o666 if old is None else stat.S_IMODE(old.st_mode) & 0o700, made
+        ) as file:
             yield file
             file.flush()
             if old is not None:
                 _take_over(file.fileno(), old)
             os.fsync(file.fileno())
-            os.replace(temporary, target)  # while the lock is held: nobody takes it for an abandoned one
+            os.replace(made[-1], target)  # while the lock is held: nobody takes it for an abandoned one
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        for temporary in made:
+            temporary.unlink(missing_ok=True)
         raise
     _sync_folder(target.parent)
 
@@ -93,18 +96,18 @@ def _delete_if_abandoned(temporary: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _create(folder: Path, mode: int) -> tuple[Path, BinaryIO]:
-    """A new temporary file, locked."""
+def _create(folder: Path, mode: int, made: list[Path]) -> BinaryIO:
+    """A new temporary file, locked; its name is the last of ``made``."""
     while True:
-        temporary = folder / f"{PREFIX}{uuid.uuid4().hex}{SUFFIX}"
-        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
-        file = os.fdopen(descriptor, "w+b")
+        made.append(folder / f"{PREFIX}{uuid.uuid4().hex}{SUFFIX}")
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        file = os.fdopen(os.open(made[-1], flags, mode), "w+b")
         if fcntl is not None:
             with contextlib.suppress(OSError):  # some network file systems have no locks
                 fcntl.flock(file, fcntl.LOCK_EX)
-        found = _status(temporary)
-        if found is not None and os.path.samestat(found, os.fstat(descriptor)):
-            return temporary, file
+        found = _status(made[-1])
+        if found is not None and os.path.samestat(found, os.fstat(file.fileno())):
+            return file
         file.close()  # another process swept it before it was locked
 
 

@@ -212,7 +212,7 @@ def _pairs(n: int, pairs: np.ndarray, offsets: np.ndarray) -> Pairs:
     """All layers at once: a damaged file may have millions of them."""
     if pairs.shape[1] != 2:
         raise ArgumentError("pairs", "shape (K, 2)", pairs.shape)
-    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(pairs) or (np.diff(offsets) < 0).any():
+    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(pairs) or not _rising(offsets):
         got = f"{len(offsets)} numbers that do not"
         raise ArgumentError("offsets", f"numbers that rise from 0 to {len(pairs)}", got)
     if len(pairs) and (pairs.min() < 0 or pairs.max() >= n):
@@ -225,6 +225,11 @@ def _pairs(n: int, pairs: np.ndarray, offsets: np.ndarray) -> Pairs:
         got = f"coordinate {coordinate} more than once in layer {index}"
         raise ArgumentError("pairs", "layers of disjoint pairs", got)
     return Pairs.from_flat(n, pairs, offsets)
+
+
+def _rising(numbers: np.ndarray) -> bool:
+    """Compared, not subtracted: a difference of two int64 numbers may wrap around."""
+    return bool((numbers[1:] >= numbers[:-1]).all())
 
 
 def _grouped(wiring: Pairs, header: Any, coordinates: np.ndarray) -> Grouped:

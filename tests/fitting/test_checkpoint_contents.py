@@ -1,14 +1,15 @@
 """Nothing that is read from disk is trusted: damaged checkpoints are noticed, wrong ones are refused."""
 
 import copy
+import json
 
 import numpy as np
 import pytest
 import torch
 
-from swallowtail import Pairs, Rotation, SymmetricOperator, random_symmetric
+from swallowtail import Pairs, Rotation, SymmetricOperator, io, random_symmetric
 from swallowtail.errors import ArgumentError
-from swallowtail.fitting.checkpoint import Checkpoint
+from swallowtail.fitting.checkpoint import Checkpoint, digest_of_contents
 from swallowtail.fitting.checkpoint_contents import check_form, finished_form
 from swallowtail.fitting.inputs import Problem
 from swallowtail.fitting.methods.pairs import fit_pairs
@@ -160,3 +161,18 @@ def test_wirings_that_cannot_be(pairs, offsets):
     form["pairs"], form["offsets"] = np.array(pairs, np.int32), np.array(offsets, np.int64)
     with pytest.raises(ValueError, match=r"."):
         check_form(form, N, BUDGET)
+
+
+@pytest.mark.parametrize("contents", ["[", "[]", "3", "{}", '{"fit": 0}', '{"fit": FIT}', '{"fit": FIT, "forms": 3}',
+                                      '{"fit": FIT, "forms": {}}', '{"fit": FIT, "forms": {"pairs": 3}}'])  # fmt: skip
+def test_contents_that_are_no_forms_under_a_digest_that_fits(contents, tmp_path):
+    path = tmp_path / "fit"
+    write(path, butterfly=finished())
+    tensors, notes = io.read(path)
+    header = contents.replace("FIT", json.dumps(read(path)._fit))
+    digest = digest_of_contents(tensors, header)
+    io.write(path, tensors, {**notes, "swallowtail checkpoint": header, "sha256": digest})
+    with pytest.raises(
+        ArgumentError, match=r"^checkpoint: expected a file .*, got .*fit.*; try another path"
+    ):
+        read(path)

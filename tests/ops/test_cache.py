@@ -171,3 +171,23 @@ def test_what_is_owned_is_not_compared(monkeypatch):
     angles, x = random_angles(wiring, dtype=torch.float32), normal(16, dtype=torch.float32)
     for view in (angles, angles[None][0], angles):  # a view of the same memory, too
         assert torch.equal(ops.rotate(x, wiring, view, cache=cache), ops.rotate(x, wiring, angles))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["prepare", "prepare_training"])
+def test_a_change_while_coefficients_are_made_is_noticed(name, dtype, monkeypatch):
+    """By another thread, say. The coefficients must not be taken for those of the numbers after it."""
+    cpu, wiring, cache = kernels.load("cpu"), Butterfly(16), PreparedCache()
+    angles, x = random_angles(wiring, dtype=torch.float32), normal(2, 16, dtype=dtype)
+    angles.requires_grad_(name == "prepare_training")
+    make = getattr(cpu, name)
+
+    def meanwhile(*arguments, **options):
+        made = make(*arguments, **options)
+        edit_data(angles)
+        return made
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cpu, name, meanwhile)
+        ops.rotate(x, wiring, angles, cache=cache)
+    assert torch.equal(ops.rotate(x, wiring, angles, cache=cache), ops.rotate(x, wiring, angles.clone()))

@@ -135,15 +135,14 @@ class Checkpoint:
             raise _refused(path, f"something else at {path}") from error
         if digest != digest_of_contents(tensors, header):
             raise _refused(path, f"{path}, which is damaged: its contents do not have the digest it names")
-        contents = json.loads(header)
-        if contents["fit"] != self._fit:
-            got = f"{path}, which belongs to another fit (other matrix or arguments)"
-            raise ArgumentError("checkpoint", "a file of this fit", got, "try another path, or delete it")
-        forms: dict[str, Form] = contents["forms"]
-        for full_name, tensor in tensors.items():
-            name, key = full_name.split("/")
-            forms[name][key] = tensor.numpy().copy()  # not a view of a file that may change
-        return forms
+        try:
+            contents = json.loads(header)
+            if contents["fit"] == self._fit:
+                return _forms(contents["forms"], tensors)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise _refused(path, f"{path}, whose contents are no forms ({error!r})") from error
+        got = f"{path}, which belongs to another fit (other matrix or arguments)"
+        raise ArgumentError("checkpoint", "a file of this fit", got, "try another path, or delete it")
 
     def _checked(self, path: Path, n: int, budget: int) -> dict[str, Candidate]:
         """The finished forms; every form is checked."""
@@ -151,12 +150,21 @@ class Checkpoint:
         for name, form in self._forms.items():
             try:
                 candidate = check_form(form, n, budget)
-            except (ValueError, KeyError, TypeError, OverflowError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
                 what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
                 raise _refused(path, f"{path}, in which {name!r} is wrong: {what}") from error
             if candidate is not None:
                 done[name] = candidate
         return done
+
+
+def _forms(notes: Any, tensors: dict[str, torch.Tensor]) -> dict[str, Form]:
+    """What JSON and the tensors hold, put together; KeyError, TypeError or ValueError if that cannot be done."""
+    forms: dict[str, Form] = {name: dict(form) for name, form in notes.items()}
+    for full_name, tensor in tensors.items():
+        name, key = full_name.split("/")
+        forms[name][key] = tensor.numpy()
+    return forms
 
 
 def _refused(path: Path, got: str) -> ArgumentError:

@@ -52,6 +52,18 @@ class PreparedCache:
         """
         if sources is None:
             sources = (angles,) if eigenvalues is None else (angles, eigenvalues)
+        kept = self._kept(backend, wiring, angles, eigenvalues, sources)
+        return None if kept is None else kept[1]
+
+    def _kept(
+        self,
+        backend: str,
+        wiring: Wiring,
+        angles: Tensor,
+        eigenvalues: Tensor | None,
+        sources: tuple[Tensor, ...],
+    ) -> tuple[Snapshot, Any] | None:
+        """What `get` returns, with the snapshot that it belongs to."""
         key = (backend, angles.dtype, angles.device, angles.shape, eigenvalues is not None)
         kept = self._prepared.get(key)
         if kept is None or not kept[0].is_current(sources):
@@ -59,9 +71,13 @@ class PreparedCache:
                 return None
             if angles.is_cpu:  # elsewhere it would wait for the device, and operators have looked already
                 checks.finite("angles", angles)
-            prepared = kernels.load(backend).prepare(wiring, angles, eigenvalues)
-            kept = self._prepared[key] = (Snapshot(sources, self.owned), prepared)
-        return kept[1]
+            # The snapshot first, and coefficients of its numbers: another thread may change the sources meanwhile.
+            snapshot = Snapshot(sources, self.owned)
+            settled = snapshot.settled(sources, (angles,) if eigenvalues is None else (angles, eigenvalues))
+            if settled is None:
+                return None
+            kept = self._prepared[key] = (snapshot, kernels.load(backend).prepare(wiring, *settled))
+        return kept
 
     def for_training(self, backend: str, wiring: Wiring, angles: Tensor, x: Tensor) -> Any:
         """Coefficients for Q x and its gradients, angles (K,): kept while gradients are accumulated, or while one
@@ -69,10 +85,12 @@ class PreparedCache:
         """
         kept = self._prepared.get((backend, "training"))
         if kept is None or not kept[0].is_current((angles,)):
-            prepared = kernels.load(backend).prepare_training(wiring, angles[None], x)
+            prepare = kernels.load(backend).prepare_training
             if not angles.is_cpu:
-                return prepared
-            kept = self._prepared[backend, "training"] = (Snapshot((angles,), self.owned), prepared)
+                return prepare(wiring, angles[None], x)
+            snapshot = Snapshot((angles,), self.owned)
+            kept = (snapshot, prepare(wiring, snapshot.copies[0][None], x))
+            self._prepared[backend, "training"] = kept
         return kept[1]
 
     def quick(
@@ -104,9 +122,10 @@ class PreparedCache:
             if not self._keeps(angles):
                 return kernels.load(name).live(form, wiring, x, angles, eigenvalues)
             rows = None if eigenvalues is None else eigenvalues[None]
-            prepared = self.get(name, wiring, angles[None], rows, sources)
-            run = kernels.load(name).bind(wiring, form, prepared)
-            kept = self._bound[form] = (Snapshot(sources, self.owned), run)
+            made = self._kept(name, wiring, angles[None], rows, sources)
+            if made is None:
+                return None
+            kept = self._bound[form] = (made[0], kernels.load(name).bind(wiring, form, made[1]))
         run = kept[1]
         return None if run is None else run(x)
 
@@ -147,6 +166,29 @@ class Snapshot:
         # A copy does not keep a graph alive.
         copies = [t.detach() if owned else t.detach().clone() for t in tensors]
         self._taken = [_Taken(c, c.data_ptr(), c.numel() * c.itemsize, c.dtype, c.shape) for c in copies]
+
+    @property
+    def copies(self) -> list[Tensor]:
+        """The tensors as they were."""
+        return [taken.copy for taken in self._taken]
+
+    def settled(self, sources: tuple[Tensor, ...], given: tuple[Tensor, ...]) -> list[Tensor] | None:
+        """``given``, what the kernels take in place of the sources, with the numbers of this snapshot.
+
+        None if the sources were converted before the snapshot was taken, and have changed since.
+        """
+        if self._owned:
+            return list(given)
+        found = []
+        for source, copy, tensor in zip(sources, self.copies, given, strict=True):
+            if tensor.numel() == copy.numel() and tensor.data_ptr() == source.data_ptr():
+                found.append(copy.reshape(tensor.shape))
+                continue
+            same = copy.reshape(tensor.shape) if tensor.numel() == copy.numel() else copy
+            if (same.ndim > 1 and same is copy) or not bool((tensor == same.to(tensor.dtype)).all()):
+                return None
+            found.append(tensor)
+        return found
 
     def is_current(self, tensors: tuple[Tensor, ...]) -> bool:
         """Whether these tensors have the same dtypes, shapes and numbers."""

@@ -103,7 +103,7 @@ class Grouped(Pairs):
             len(starts) != len(groups) + 1
             or starts[0]
             or starts[-1] != pairs.n_layers
-            or (np.diff(starts) < 0).any()
+            or (starts[1:] < starts[:-1]).any()
         ):
             expected = f"{len(groups) + 1} numbers that rise from 0 to {pairs.n_layers}"
             raise ArgumentError("round_layers", expected, starts.tolist())

@@ -1,0 +1,81 @@
+"""`python -m soak`: every trial, each with its share of the time; rows in soak/results/, a table in docs/."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import importlib
+import sys
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from soak.report import write_report
+from soak.trial import Row, Trial, run
+
+KINDS = ("products", "guards", "damage", "interrupts", "kills", "workers", "limits", "streams")
+RESULTS = Path(__file__).parent / "results" / "soak.csv"
+FULL = 1500.0  # seconds of a full run
+
+
+def all_trials() -> list[Trial]:
+    """The trials of every kind."""
+    return [trial for kind in KINDS for trial in importlib.import_module(f"soak.{kind}").TRIALS]
+
+
+def soak(trials: list[Trial], seconds: float, seed: int, progress: bool = True) -> list[Row]:
+    """Run the trials one after another. In a shorter run each has fewer cases in proportion."""
+    torch.set_num_threads(
+        1
+    )  # the children of this process are forks: OpenMP's threads would be missing in them
+    rows, part = [], min(1.0, seconds / FULL)
+    for trial in trials:
+        cases = max(1, round(trial.cases * part))
+        with tqdm(total=cases, desc=trial.name, unit="case", disable=not progress, mininterval=1.0) as bar:
+            row = run(
+                trial,
+                seed,
+                cases,
+                trial.share * seconds,
+                lambda done, bar=bar: bar.update(done - bar.n),
+            )
+        rows.append(row)
+        if row.failures:
+            print(
+                f"{row.name}: {row.failures} of {row.cases} failed; first: {row.first_failure}",
+                file=sys.stderr,
+            )
+    return rows
+
+
+def write_rows(path: Path, rows: list[Row]) -> None:
+    """As CSV."""
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(Row._fields)
+        writer.writerows(rows)
+
+
+def main() -> int:
+    """Exit code 1 if anything failed."""
+    parser = argparse.ArgumentParser(prog="soak", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=FULL, help=f"of the whole run, about; {FULL:.0f}")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="trials whose name contains this")
+    parser.add_argument(
+        "--write", action="store_true", help="keep the rows, and write docs/reliability.md from them"
+    )
+    options = parser.parse_args()
+    rows = soak([t for t in all_trials() if options.only in t.name], options.seconds, options.seed)
+    for row in rows:
+        print(f"{row.name:40s} {row.cases:8d} cases {row.failures:4d} failures {row.seconds:8.1f} s")
+    if options.write:
+        write_rows(RESULTS, rows)
+        write_report(rows)
+    return int(any(row.failures for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""A short form of every trial of `make soak`, and that the trials would notice."""
+
+import ctypes
+import os
+import signal
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from soak import guards, products
+from soak.__main__ import all_trials, write_rows
+from soak.report import BEGIN, END, write_report
+from soak.trial import Row, Trial, in_child, run
+
+posix = pytest.mark.skipif(sys.platform != "linux", reason="needs fork, /proc and POSIX limits")
+# How many cases each may take here. What is left out imports the package again or waits for a disk, for seconds.
+SHORT = {
+    "products and gradients": 120, "guard pages": 10, "damaged operators": 40, "damaged inputs": 100,
+    "damaged checkpoints": 3, "interrupted products and gradients": 30, "interrupted saves": 20, "killed saves": 8,
+    "killed streams": 2, "threads while angles change": 1000, "full disks": 6, "little memory": 3,
+    "updates of a tracker": 4000, "operators that come and go": 2500,
+}  # fmt: skip
+LONG = {
+    "interrupted fits", "killed fits", "killed training", "forked, spawned and served processes",
+    "homes that cannot be written to", "rows of a stream",
+}  # fmt: skip
+
+
+def test_every_trial_is_here():
+    assert {trial.name for trial in all_trials()} == SHORT.keys() | LONG
+    assert sum(trial.share for trial in all_trials()) <= 1.2 + 1e-9  # half an hour
+
+
+@posix
+@pytest.mark.parametrize("name", SHORT)
+def test_short(name):
+    (trial,) = (trial for trial in all_trials() if trial.name == name)
+    row = run(trial, 0, SHORT[name], seconds=60.0)
+    assert row.failures == 0, row.first_failure
+    assert row.cases == SHORT[name]
+
+
+# The trials notice what they are for
+
+
+def test_a_wrong_product_is_noticed():
+    exact = np.ones((2, 3), np.longdouble)
+    good, scale = torch.ones(2, 3), np.ones(2)
+    assert products.judged("", good, exact, None, scale, 4, torch.float32) is None
+    for bad in (good * (1 + 1e-5), good * torch.nan, good.double(), good[:1]):
+        assert products.judged("", bad, exact, None, scale, 4, torch.float32) is not None
+
+
+@posix
+@pytest.mark.parametrize("side", [-1, 4])
+def test_a_step_outside_a_buffer_is_noticed(side):
+    def outcomes():
+        for seed in range(8):  # some begin behind a guard page, some end before one
+            made = guards.Guards(np.random.default_rng(seed)).array((4,), np.float32)
+            ctypes.c_float.from_address(made.ctypes.data + 4 * side).value  # noqa: B018
+            yield None
+
+    assert "the process ended with -11" in list(in_child(outcomes, timeout=20))
+
+
+@posix
+def test_crashes_hangs_and_exceptions_are_outcomes():
+    def crash():
+        yield None
+        os.kill(os.getpid(), signal.SIGABRT)
+
+    def hang():
+        yield None
+        signal.pause()
+
+    def fail():
+        yield None
+        raise ValueError("no such thing")
+
+    assert list(in_child(crash, timeout=20)) == [None, "the process ended with -6"]
+    assert list(in_child(hang, timeout=0.2)) == [None, "no end within 0.2 s"]
+    assert "no such thing" in list(in_child(fail, timeout=20))[1]
+
+
+def test_rows_are_counted_and_written(tmp_path):
+    trial = Trial("some", lambda seed: (o for o in (None, "wrong", None, "again")), 4, 1.0)
+    row = run(trial, 0, 3, 10.0)
+    assert row[:3] == ("some", 3, 1)
+    assert row.first_failure == "wrong"
+    write_rows(tmp_path / "results" / "rows.csv", [row])
+    assert (
+        (tmp_path / "results" / "rows.csv")
+        .read_text()
+        .startswith("name,cases,failures,seconds,first_failure\nsome,3,1")
+    )
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    write_report([Row("some", 60_000, 0, 12.4)], page)
+    assert page.read_text().splitlines()[0] == "before"
+    assert "| some | 60,000 | 0 | 12 |" in page.read_text()
+    assert "old" not in page.read_text()
+    assert page.read_text().endswith("after\n")
