@@ -17,7 +17,7 @@ from sklearn.utils.validation import validate_data
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.budget import default_budget
-from swallowtail.gaussians.arguments import check_shrinkage
+from swallowtail.gaussians.arguments import check_scale, check_shrinkage
 from swallowtail.gaussians.covariance_fit import Found, Request, fit_dense, fit_sketch
 from swallowtail.gaussians.moments import DenseMoments, Reservoir, SketchMoments
 from swallowtail.gaussians.shape import Shape
@@ -99,6 +99,7 @@ class GivensCovariance(BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> GivensCovariance:
         """Forget what was seen, and fit to the rows of X (N, n), N ≥ 2."""
         X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        check_scale(X)
         self._start(X)
         self._take(X)
         self._refit()
@@ -108,6 +109,7 @@ class GivensCovariance(BaseEstimator):
         """Add the rows of X to the moments; the covariance is refitted when it is next read."""
         first = not hasattr(self, "_moments")
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=first)
+        check_scale(X)
         if first:
             self._start(X)
         self._take(X)
