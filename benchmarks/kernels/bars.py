@@ -72,6 +72,19 @@ def cuda(rows: list[Row]) -> list[Bar]:
                 result.append(Bar(f"H {name} / copy, n={n}", bar, "≤", h))
     result.append(Bar("forward+backward / copy, n=1024", over("training", "swallowtail", 1024), "≤", 4.5))
     result.append(Bar("pairs Q / copy, n=784, K=3920", over("pairs", "swallowtail pairs Q", 784), "≤", 12))
+    for name, q, h in (("", 3.0, 5.0), (" bf16", 2.5, 4.5)):
+        suite = f"rounds of groups{name}"
+        result.append(Bar(f"{suite}: Q / copy, n=784", over(suite, "swallowtail Q", 784), "≤", q))
+        result.append(Bar(f"{suite}: H / copy, n=784", over(suite, "swallowtail H", 784), "≤", h))
+    suite = "groups of 128 bf16"
+    result.append(Bar(f"{suite}: Q / copy, n=4096", over(suite, "swallowtail Q", 4096), "≤", 1.3))
+    both = over(suite, "swallowtail forward+backward", 4096)
+    result.append(Bar(f"{suite}: forward+backward / copy, n=4096", both, "≤", 5))
+    for n, single, half in ((256, 4.2, 5), (512, 4.2, 5), (1024, 4.2, 5), (4096, 6, 7)):
+        for name, bar in (("", single), (" bf16", half)):
+            if any(r["n"] == n and r["suite"] == f"layer training{name}" for r in rows):
+                value = over(f"layer training{name}", "swallowtail", n)
+                result.append(Bar(f"training{name} / copy, n={n}", value, "≤", bar))
     return result
 
 

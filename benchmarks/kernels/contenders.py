@@ -33,15 +33,17 @@ def rotate(
 ) -> list[Contender]:
     """Q x on a batch of rows."""
     Q = st.Rotation.random(n, seed=n, device=device)
-    x = _rows(batch, n, device, dtype)
+    x = rows_of(batch, n, device, dtype)
     y, dense = torch.empty_like(x), Q.to_dense().to(dtype)
-    truth = _truth(lambda z: reference.rotate(Q.wiring, Q.angles.double().cpu()[None], z)[0], x)
+    truth = truth_of(lambda z: reference.rotate(Q.wiring, Q.angles.double().cpu()[None], z)[0], x)
     result = [
         Contender("copy", lambda: y.copy_(x)),
-        Contender("swallowtail Q", lambda: Q(x), lambda: _error(Q(x), truth), Q.multiply_adds),
+        Contender("swallowtail Q", lambda: Q(x), lambda: relative_error(Q(x), truth), Q.multiply_adds),
     ]
     if n <= 4096:
-        result.append(Contender("dense", lambda: x @ dense.T, lambda: _error(x @ dense.T, truth), n * n))
+        result.append(
+            Contender("dense", lambda: x @ dense.T, lambda: relative_error(x @ dense.T, truth), n * n)
+        )
     if dtype == torch.float32:
         result.append(Contender("rfft", lambda: torch.fft.rfft(x)))
     if peers and device == "cpu":
@@ -55,26 +57,28 @@ def symmetric(n: int, batch: int, device: str, dtype: torch.dtype = torch.float3
     """Q D Qᵀ x on a batch of rows, and its rival at equal multiply-adds."""
     Q = st.Rotation.random(n, seed=n, device=device)
     H = st.SymmetricOperator(Q, torch.linspace(0.5, 2, n, device=device))
-    x = _rows(batch, n, device, dtype)
+    x = rows_of(batch, n, device, dtype)
     y = torch.empty_like(x)
     angles, d = Q.angles.double().cpu()[None], H.eigenvalues.double().cpu()[None]
-    truth = _truth(lambda z: reference.symmetric(Q.wiring, angles, d, z)[0], x)
+    truth = truth_of(lambda z: reference.symmetric(Q.wiring, angles, d, z)[0], x)
     rank = max(1, round((H.multiply_adds - n) / (2 * n)))
-    U = torch.linalg.qr(_rows(n, rank, device, torch.float32))[0].to(dtype)
-    exact = _truth(lambda z: (0.3 * z + z @ U.double().cpu() @ U.double().cpu().T)[0], x)
+    U = torch.linalg.qr(rows_of(n, rank, device, torch.float32))[0].to(dtype)
+    exact = truth_of(lambda z: (0.3 * z + z @ U.double().cpu() @ U.double().cpu().T)[0], x)
 
     def low_rank() -> torch.Tensor:
         return torch.addmm(x, x @ U, U.T, beta=0.3)
 
     result = [
         Contender("copy", lambda: y.copy_(x)),
-        Contender("swallowtail H", lambda: H(x), lambda: _error(H(x), truth), H.multiply_adds),
-        Contender(f"c·I + rank {rank}", low_rank, lambda: _error(low_rank(), exact), n * (2 * rank + 1)),
+        Contender("swallowtail H", lambda: H(x), lambda: relative_error(H(x), truth), H.multiply_adds),
+        Contender(
+            f"c·I + rank {rank}", low_rank, lambda: relative_error(low_rank(), exact), n * (2 * rank + 1)
+        ),
         Contender("quadratic form", lambda: H.quadratic_form(x)),
     ]
     if dtype.itemsize == 2 and n <= 4096:
         dense = H.to_dense().to(dtype)
-        result.append(Contender("dense", lambda: x @ dense, lambda: _error(x @ dense, truth), n * n))
+        result.append(Contender("dense", lambda: x @ dense, lambda: relative_error(x @ dense, truth), n * n))
     if dtype == torch.float32:
         result.append(Contender("rfft", lambda: torch.fft.rfft(x)))
     return result
@@ -92,8 +96,8 @@ def one_at_a_time(contenders: list[Contender]) -> list[Contender]:
 def training(n: int, batch: int, device: str) -> list[Contender]:
     """Forward and backward of Q x, gradients for x and the angles."""
     layer = st.nn.Rotate(n, init="random", seed=n, device=device)
-    x = _rows(batch, n, device, torch.float32).requires_grad_()
-    g, y = _rows(batch, n, device, torch.float32), torch.empty(batch, n, device=device)
+    x = rows_of(batch, n, device, torch.float32).requires_grad_()
+    g, y = rows_of(batch, n, device, torch.float32), torch.empty(batch, n, device=device)
 
     def step(rows: int = batch) -> tuple[torch.Tensor, ...]:
         z, grad = (x, g) if rows == batch else (x[:rows].detach().requires_grad_(), g[:rows])
@@ -109,7 +113,7 @@ def training(n: int, batch: int, device: str) -> list[Contender]:
         z, grad = x[:rows].detach().double().cpu()[None], g[:rows].double().cpu()[None]
         truth = reference.rotate_backward(wiring, angles, reference.rotate(wiring, angles, z), grad)
         grad_x, grad_angles = step(rows)
-        return max(_error(grad_x, truth[0][0]), _error(grad_angles, truth[1][0]))
+        return max(relative_error(grad_x, truth[0][0]), relative_error(grad_angles, truth[1][0]))
 
     return [
         Contender("copy", lambda: y.copy_(x.detach())),
@@ -124,10 +128,10 @@ def one_vector(n: int) -> list[Contender]:
     Q = st.Rotation.random(n, seed=n)
     H = st.SymmetricOperator(Q, torch.linspace(0.5, 2, n))
     x, dense = torch.randn(n), Q.to_dense()
-    truth = _truth(lambda z: reference.rotate(Q.wiring, Q.angles.double()[None], z)[0], x[None])
+    truth = truth_of(lambda z: reference.rotate(Q.wiring, Q.angles.double()[None], z)[0], x[None])
     return [
-        Contender("dense", lambda: dense @ x, lambda: _error((dense @ x)[None], truth), n * n),
-        Contender("swallowtail Q", lambda: Q(x), lambda: _error(Q(x)[None], truth), Q.multiply_adds),
+        Contender("dense", lambda: dense @ x, lambda: relative_error((dense @ x)[None], truth), n * n),
+        Contender("swallowtail Q", lambda: Q(x), lambda: relative_error(Q(x)[None], truth), Q.multiply_adds),
         Contender("swallowtail H", lambda: H(x), None, H.multiply_adds),
     ]
 
@@ -137,15 +141,15 @@ def pairs(device: str, batch: int) -> list[Contender]:
     Q = mnist_like_pairs(device)
     H = st.SymmetricOperator(Q, torch.linspace(0.5, 2, Q.n, device=device))
     B = st.Rotation.random(1024, seed=0, device=device)
-    x, z = _rows(batch, Q.n, device, torch.float32), _rows(batch, 1024, device, torch.float32)
+    x, z = rows_of(batch, Q.n, device, torch.float32), rows_of(batch, 1024, device, torch.float32)
     y, dense = torch.empty_like(x), Q.to_dense()
-    truth = _truth(lambda rows: reference.rotate(Q.wiring, Q.angles.double().cpu()[None], rows)[0], x)
+    truth = truth_of(lambda rows: reference.rotate(Q.wiring, Q.angles.double().cpu()[None], rows)[0], x)
     return [
         Contender("copy", lambda: y.copy_(x)),
-        Contender("swallowtail pairs Q", lambda: Q(x), lambda: _error(Q(x), truth), Q.multiply_adds),
+        Contender("swallowtail pairs Q", lambda: Q(x), lambda: relative_error(Q(x), truth), Q.multiply_adds),
         Contender("swallowtail pairs H", lambda: H(x), None, H.multiply_adds),
         Contender("butterfly 1024", lambda: B(z), None, B.multiply_adds),
-        Contender("dense", lambda: x @ dense.T, lambda: _error(x @ dense.T, truth), Q.n**2),
+        Contender("dense", lambda: x @ dense.T, lambda: relative_error(x @ dense.T, truth), Q.n**2),
     ]
 
 
@@ -187,7 +191,7 @@ def _scipy_factors(Q: st.Rotation, x: torch.Tensor, truth: torch.Tensor) -> Cont
         return functools.reduce(lambda z, factor: factor @ z, factors, columns)
 
     return Contender(
-        "scipy CSR factors", run, lambda: _error(torch.from_numpy(run().T), truth), 4 * Q.n_rotations
+        "scipy CSR factors", run, lambda: relative_error(torch.from_numpy(run().T), truth), 4 * Q.n_rotations
     )
 
 
@@ -207,11 +211,12 @@ def _lazylinop(Q: st.Rotation, x: torch.Tensor, truth: torch.Tensor) -> Contende
         values.append(np.stack([np.stack([c, -s], 1), np.stack([s, c], 1)], 1).astype(np.float32))
     product = ksm(values)
     columns = np.ascontiguousarray(x.numpy().T)
-    check = lambda: _error(torch.from_numpy(np.ascontiguousarray((product @ columns).T)), truth)
+    check = lambda: relative_error(torch.from_numpy(np.ascontiguousarray((product @ columns).T)), truth)
     return Contender("lazylinop ksm", lambda: product @ columns, check, 4 * Q.n_rotations)
 
 
-def _rows(batch: int, n: int, device: str, dtype: torch.dtype) -> torch.Tensor:
+def rows_of(batch: int, n: int, device: str, dtype: torch.dtype) -> torch.Tensor:
+    """Random vectors, the same for the same number of them."""
     generator = torch.Generator(device).manual_seed(batch)
     return torch.randn(batch, n, generator=generator, device=device).to(dtype)
 
@@ -220,11 +225,13 @@ def _rows(batch: int, n: int, device: str, dtype: torch.dtype) -> torch.Tensor:
 _CHECKED = 16
 
 
-def _truth(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+def truth_of(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    """What a float64 function makes of the last vectors."""
     return function(x[-_CHECKED:].double().cpu()[None])
 
 
-def _error(result: torch.Tensor, truth: torch.Tensor) -> float:
+def relative_error(result: torch.Tensor, truth: torch.Tensor) -> float:
+    """Of the vectors that `truth_of` looked at."""
     if result.shape[0] != truth.shape[0]:
         result = result[-_CHECKED:]
     return float((result.double().cpu() - truth).norm() / truth.norm())

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from benchmarks.kernels import contenders
+from benchmarks.kernels import contenders, grouped
 from benchmarks.kernels.contenders import Contender
 
 BATCH = 256
@@ -48,7 +48,7 @@ def cuda(quick: bool) -> list[Suite]:
             result.append(Suite("training", n, batch, contenders.training(n, batch, "cuda")))
     batch = total // 784
     result.append(Suite("pairs", 784, batch, contenders.pairs("cuda", batch)))
-    return result + _half(quick, total)
+    return result + _half(quick, total) + _grouped(total) + _training(quick, total // 2)
 
 
 def _half(quick: bool, total: int) -> list[Suite]:
@@ -64,4 +64,25 @@ def _half(quick: bool, total: int) -> list[Suite]:
             if n in (1024, 4096) and name == "bf16":
                 once = contenders.one_at_a_time(rotate)
                 result.append(Suite("rotate bf16, one call", n, batch, once, dtype))
+    return result
+
+
+def _grouped(total: int) -> list[Suite]:
+    """Fixed groups, as quantisation and fine-tuning use them, and groups that a fit chooses."""
+    result: list[Suite] = []
+    for name, dtype in (("", torch.float32), (" bf16", torch.bfloat16)):
+        n, batch = 4096, total // 4096
+        result.append(Suite(f"groups of 128{name}", n, batch, grouped.fixed(n, batch, dtype), dtype))
+        batch = total // 784
+        result.append(Suite(f"rounds of groups{name}", 784, batch, grouped.free(batch, dtype), dtype))
+    return result
+
+
+def _training(quick: bool, total: int) -> list[Suite]:
+    """Forward and backward of butterflies, beside nn.Linear."""
+    result: list[Suite] = []
+    for n in (1024, 4096) if quick else (256, 512, 1024, 4096):
+        for name, dtype in (("", torch.float32), (" bf16", torch.bfloat16)):
+            rows = grouped.training(n, total // n, dtype)
+            result.append(Suite(f"layer training{name}", n, total // n, rows, dtype))
     return result

@@ -36,10 +36,17 @@ def test_small_groups_are_put_together():
 
 
 def test_wirings_that_are_not_block_diagonal():
-    assert group_plan(Butterfly(256), torch.bfloat16) is None
-    assert group_plan(Pairs(200, [[(0, 150)]]), torch.bfloat16) is None
+    assert group_plan(Butterfly(1024), torch.bfloat16) is None
+    assert group_plan(Pairs(200, [[(0, 150)]]), torch.float32) is None
     assert group_plan(Pairs(200, []), torch.bfloat16) is None
     assert group_plan(Butterfly(64), torch.float64) is None
+
+
+def test_large_blocks_in_half_precision_are_full_or_alone():
+    assert group_plan(Butterfly(200), torch.bfloat16).size == 256
+    assert group_plan(fixed_groups(512, 256, 1), torch.float16).n_blocks == 2
+    assert group_plan(fixed_groups(700, 256, 1), torch.float16) is None
+    assert group_plan(fixed_groups(512, 256, 1), torch.float32) is None
 
 
 @pytest.mark.parametrize(

@@ -19,17 +19,25 @@ from swallowtail.wiring import Butterfly, Pairs, Wiring
 
 _missing: str | None = None  # why Triton cannot be imported
 try:
-    from swallowtail.kernels.gpu import backward, blocks, butterfly, group_tables, grouped, pairs, tables
+    from swallowtail.kernels.gpu import (
+        backward,
+        blocks,
+        butterfly,
+        dispatch,
+        group_tables,
+        grouped,
+        pairs,
+        tables,
+    )
     from swallowtail.kernels.gpu.block_plan import Form
     from swallowtail.kernels.gpu.block_tables import BlockTables
-    from swallowtail.kernels.gpu.group_tables import GroupTables, MadeGroups
     from swallowtail.kernels.gpu.pairs import PreparedPairs
     from swallowtail.kernels.gpu.tables import PreparedButterfly
 except ImportError as error:  # `available` says so
     _missing = str(error)
 
 if TYPE_CHECKING:
-    Prepared: TypeAlias = PreparedButterfly | PreparedPairs | MadeGroups
+    Prepared: TypeAlias = PreparedButterfly | dispatch.Prepared
 
 
 TAKES_ONE_ROTATION = False
@@ -68,9 +76,7 @@ def prepare(
     """
     dtype = _arithmetic(dtype or angles.dtype)
     if isinstance(wiring, Pairs):
-        chunks = pairs.prepare(wiring, angles, eigenvalues, dtype)
-        groups = GroupTables(wiring, angles, eigenvalues) if grouped.suits(wiring, angles, dtype) else None
-        return chunks._replace(groups=groups)
+        return dispatch.prepare(wiring, angles, eigenvalues, dtype)
     wiring = _butterfly(wiring)
     prepared = _prepare_butterfly(wiring, angles, eigenvalues, dtype, fast)
     if dtype == torch.float32 and len(angles) == 1 and wiring.depth == 1:
@@ -82,10 +88,10 @@ def prepare_training(wiring: Wiring, angles: torch.Tensor, x: torch.Tensor) -> P
     """Tables for `rotate` and then `rotate_backward`."""
     if not wiring.n_rotations or not x.numel():
         return None
-    if grouped.suits(wiring, angles, x.dtype) and (isinstance(wiring, Pairs) or x.itemsize == 2):
-        return group_tables.make(wiring, angles, None, x.dtype)
     if isinstance(wiring, Pairs):
-        return _for_one_call(wiring, angles, x)
+        return dispatch.prepare_training(wiring, angles, x.dtype)
+    if dispatch.trains_groups(wiring, angles, x.dtype):
+        return group_tables.make(wiring, angles, None, x.dtype)
     return tables.prepare_plain(_butterfly(wiring), angles, None, _arithmetic(x.dtype), training=True)
 
 
@@ -116,12 +122,11 @@ def rotate(
     """Q x, or Qᵀ x. Shapes: angles (B, K), x (B, m, n)."""
     if not wiring.n_rotations or not x.numel():
         return x.clone(memory_format=torch.contiguous_format)
+    if prepared is None and dispatch.trains_groups(wiring, angles, x.dtype):
+        prepared = group_tables.make(wiring, angles, None, x.dtype)
     prepared = _for_one_call(wiring, angles, x) if prepared is None else prepared
-    made = _groups(prepared, x.dtype, False)
-    if made is not None:
-        return grouped.apply(made, x, transpose)
-    if isinstance(wiring, Pairs):
-        return pairs.apply(prepared, x, transpose, not transpose, None)
+    if isinstance(wiring, Pairs) or dispatch.made_groups(prepared, x.dtype, False) is not None:
+        return dispatch.rotate(prepared, x, transpose)
     y = _in_blocks(wiring, prepared, x, "to_basis" if transpose else "from_basis")
     if y is not None:
         return y
@@ -134,13 +139,9 @@ def symmetric(
     """Q D Qᵀ x in one call. Shapes: angles (B, K), eigenvalues (B, n), x (B, m, n)."""
     if not wiring.n_rotations or not x.numel():
         return (_widen(x) * _widen(eigenvalues)[:, None]).to(x.dtype)
-    if isinstance(wiring, Pairs) and len(x) == 1 and grouped.suits(wiring, angles, x.dtype):
-        made = None if prepared is None or prepared.middle is None else _groups(prepared, x.dtype, True)
-        made = group_tables.make(wiring, angles, eigenvalues, x.dtype) if made is None else made
-        return grouped.apply(made, x, False)
-    prepared = _for_one_call(wiring, angles, x) if prepared is None else prepared
     if isinstance(wiring, Pairs):
-        return pairs.apply(prepared, x, True, True, eigenvalues)
+        return dispatch.symmetric(wiring, angles, eigenvalues, x, prepared)
+    prepared = _for_one_call(wiring, angles, x) if prepared is None else prepared
     y = None if prepared.middle is None else _in_blocks(wiring, prepared, x, "symmetric")
     if y is not None:
         return y
@@ -178,7 +179,7 @@ def rotate_backward(
     if prepared is None or (isinstance(prepared, PreparedButterfly) and prepared.fast):
         prepared = prepare_training(wiring, angles, y)
     y, grad = y.contiguous(), grad.contiguous()
-    made = _groups(prepared, y.dtype, False)
+    made = dispatch.made_groups(prepared, y.dtype, False)
     if made is not None:
         grad_x, grad_angles = grouped.walk_back(made, y, grad, transpose)
     elif isinstance(wiring, Pairs):
@@ -230,22 +231,11 @@ def _widen(x: torch.Tensor) -> torch.Tensor:
     return x.to(_arithmetic(x.dtype))
 
 
-def _groups(prepared: Any, dtype: torch.dtype, symmetric: bool) -> MadeGroups | None:
-    """The matrices of a block-diagonal Q, or of Q D Qᵀ, for vectors of a dtype; None where there are none."""
-    if isinstance(prepared, PreparedPairs):
-        if prepared.groups is None or not grouped.takes(dtype, prepared.u.device):
-            return None
-        return prepared.groups.get(symmetric, dtype)
-    return prepared if isinstance(prepared, MadeGroups) else None
-
-
 def _for_one_call(wiring: Wiring, angles: torch.Tensor, x: torch.Tensor) -> Prepared:
     """The plain form, because it is prepared without waiting for the device."""
     dtype = _arithmetic(x.dtype)
-    if isinstance(wiring, Pairs) and grouped.suits(wiring, angles, x.dtype):
-        return group_tables.make(wiring, angles, None, x.dtype)
     if isinstance(wiring, Pairs):
-        return pairs.prepare(wiring, angles, None, dtype)
+        return dispatch.prepare_once(wiring, angles, x.dtype)
     return tables.prepare_plain(_butterfly(wiring), angles, None, dtype)
 
 

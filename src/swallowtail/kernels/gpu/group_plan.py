@@ -15,7 +15,9 @@ import torch
 from swallowtail.wiring import Wiring
 
 MIN_SIZE = 16  # of a matrix that tensor cores multiply
-MAX_SIZE = 128  # its products are still as fast as memory in half precision
+TRITON_SIZE = 128  # up to here, `triton.block_diagonal` is as fast as memory in half precision
+# PyTorch's own products of larger blocks are faster than other kernels, by bytes per number.
+MAX_SIZE = {2: 512, 4: TRITON_SIZE}
 # Smaller blocks are put together up to this size, by bytes per number: longer pieces of a vector are read at once.
 USUAL_SIZE = {2: 128, 4: 64}
 
@@ -29,6 +31,7 @@ class GroupPlan(NamedTuple):
     size: int  # a power of two
     unit: int  # 8, 4, 2 or 1; divides all starts, the end included: so many numbers are read at once
     even: bool  # all blocks are full
+    rest: int  # length of the last block where all others are full; 0 if it is full too, −1 if others are not
     starts: (
         np.ndarray
     )  # shape: (Q + 1,), int32: block q has the coordinates from starts[q] up to starts[q + 1]
@@ -44,20 +47,27 @@ class GroupPlan(NamedTuple):
 
 @lru_cache(maxsize=64)
 def group_plan(wiring: Wiring, dtype: torch.dtype) -> GroupPlan | None:
-    """The plan for vectors of a dtype; None where a block would be longer than `MAX_SIZE`."""
+    """The plan for vectors of a dtype; None where a block would be too long.
+
+    Blocks that PyTorch multiplies are full, or there is only one.
+    """
     if not wiring.n_rotations or dtype.itemsize not in USUAL_SIZE:
         return None
     pairs = np.concatenate(list(wiring.layers()))
     cuts = _cuts(wiring.n, pairs)
     longest = int(np.diff(cuts).max())
-    if longest > MAX_SIZE:
+    if longest > MAX_SIZE[dtype.itemsize]:
         return None
     wanted = max(longest, min(USUAL_SIZE[dtype.itemsize], wiring.n))
     size = max(MIN_SIZE, 1 << (wanted - 1).bit_length())
     starts = _starts(cuts, size)
     unit = int(np.gcd.reduce([8, *starts.tolist()]))
-    even = bool((np.diff(starts) == size).all())
-    return GroupPlan(size, unit, even, starts, *_levels(starts, size, pairs))
+    lengths = np.diff(starts)
+    even = bool((lengths == size).all())
+    rest = int(lengths[-1] % size) if (lengths[:-1] == size).all() else -1
+    if size > TRITON_SIZE and not even and len(starts) > 2:
+        return None
+    return GroupPlan(size, unit, even, rest, starts, *_levels(starts, size, pairs))
 
 
 def _cuts(n: int, pairs: np.ndarray) -> np.ndarray:

@@ -8,12 +8,12 @@ from typing import NamedTuple
 import torch
 
 from swallowtail.kernels.gpu.block_tables import power_of_two
-from swallowtail.kernels.gpu.group_plan import GroupPlan, group_plan
+from swallowtail.kernels.gpu.group_plan import TRITON_SIZE, GroupPlan, group_plan
 from swallowtail.kernels.gpu.launch import launch
 from swallowtail.kernels.gpu.triton.sweeps import matrices_kernel
 from swallowtail.wiring import Wiring
 
-COLUMNS = 32  # of a matrix that one program makes
+COLUMNS = 16  # of a matrix that one program makes
 
 
 class Layout(NamedTuple):
@@ -82,10 +82,10 @@ def make(
             gain = power_of_two(middle.float())
             middle = middle.float() / gain
     matrices = torch.empty(plan.n_blocks, plan.size, plan.size, dtype=dtype, device=angles.device)
-    columns = min(COLUMNS, plan.size)
+    large = plan.size > TRITON_SIZE
     launch(
-        matrices_kernel, (plan.n_blocks, plan.size // columns), angles, layout.partner, layout.angle, layout.starts,
+        matrices_kernel, (plan.n_blocks, plan.size // COLUMNS), angles, layout.partner, layout.angle, layout.starts,
         middle, matrices, len(plan.partner), plan.n_blocks,
-        SYMMETRIC=eigenvalues is not None, SIZE=plan.size, COLS=columns,
+        SYMMETRIC=eigenvalues is not None, SIZE=plan.size, COLS=COLUMNS, warps=8 if large else 4,
     )  # fmt: skip
     return MadeGroups(layout, angles, matrices, gain)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 
 from swallowtail.kernels.gpu import device
-from swallowtail.kernels.gpu.group_plan import GroupPlan, group_plan
+from swallowtail.kernels.gpu.group_plan import TRITON_SIZE, GroupPlan, group_plan
 from swallowtail.kernels.gpu.group_tables import MadeGroups
 from swallowtail.kernels.gpu.launch import launch
 from swallowtail.kernels.gpu.triton.block_diagonal import (
@@ -18,7 +18,7 @@ from swallowtail.kernels.gpu.triton.sweeps import angle_gradients_kernel
 from swallowtail.wiring import Wiring
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
-GRADIENT_ROWS = 16  # of a block's matrix per program that sweeps through the rotations
+GRADIENT_ROWS = 8  # of a block's matrix per program that sweeps through the rotations
 
 
 class Tile(NamedTuple):
@@ -49,6 +49,8 @@ def suits(wiring: Wiring, angles: torch.Tensor, dtype: torch.dtype) -> bool:
 
 def apply(made: MadeGroups, x: torch.Tensor, transpose: bool) -> torch.Tensor:
     """The made matrices, or their transposes, times x (1, m, n)."""
+    if made.layout.plan.size > TRITON_SIZE:
+        return _apply_by_pytorch(made, x, transpose)
     x = x.contiguous()
     y = torch.empty_like(x)
     plan, precision = made.layout.plan, device.float32_products()
@@ -74,7 +76,8 @@ def walk_back(
     fixed order.
     """
     grad = grad.to(y.dtype)
-    if y.itemsize == 4 and made.layout.plan.even:
+    plan = made.layout.plan
+    if plan.size > TRITON_SIZE or (y.itemsize == 4 and plan.rest >= 0):
         # Tensor cores take no transposed float32 factors. PyTorch's product is faster than exchanging them.
         return apply(made, grad, not transpose), angle_gradients(
             made, _sums_by_pytorch(made, y, grad), transpose
@@ -83,11 +86,41 @@ def walk_back(
     return grad_x, angle_gradients(made, sums, transpose)
 
 
-def _sums_by_pytorch(made: MadeGroups, y: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
-    """Σ g yᵀ of every block, (1, blocks, size, size)."""
-    columns = lambda t: t.view(t.shape[1], -1, made.layout.plan.size).transpose(0, 1)
+def _columns(plan: GroupPlan, x: torch.Tensor) -> torch.Tensor:  # shape: (blocks, m, size)
+    """The blocks of x (1, m, n); one that is not full keeps its length."""
+    return x.view(x.shape[1], plan.n_blocks, -1).transpose(0, 1)
+
+
+def _apply_by_pytorch(made: MadeGroups, x: torch.Tensor, transpose: bool) -> torch.Tensor:
+    plan, x = made.layout.plan, x.contiguous()
+    length = x.shape[2] // plan.n_blocks
+    matrices = made.matrices[:, :length, :length]
+    y = torch.empty_like(x)
     with torch.no_grad():
-        return torch.bmm(columns(grad).transpose(1, 2), columns(y))[None]
+        torch.bmm(_columns(plan, x), matrices if transpose else matrices.mT, out=_columns(plan, y))
+        return y if made.gain is None else y.mul_(made.gain.to(y.dtype))
+
+
+def _sums_by_pytorch(made: MadeGroups, y: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+    """Σ g yᵀ of every block in float32, (1, blocks, size, size); only the last block may be shorter."""
+    plan = made.layout.plan
+    if not plan.rest:
+        return _products(_columns(plan, grad), _columns(plan, y))[None]
+    sums = torch.zeros(plan.n_blocks, plan.size, plan.size, dtype=torch.float32, device=y.device)
+    full = y.shape[2] - plan.rest
+    if full:
+        columns = lambda t: t[0, :, :full].unflatten(1, (-1, plan.size)).transpose(0, 1)
+        sums[:-1] = _products(columns(grad), columns(y))
+    sums[-1:, : plan.rest, : plan.rest] = _products(grad[:, :, full:], y[:, :, full:])
+    return sums[None]
+
+
+def _products(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """gᵀ y of each of a batch of rows, in float32."""
+    with torch.no_grad():
+        if y.is_cuda and y.itemsize == 2:
+            return torch.bmm(grad.mT, y, out_dtype=torch.float32)
+        return torch.bmm(grad.mT.float(), y.float())
 
 
 def _backward(
@@ -117,6 +150,7 @@ def angle_gradients(made: MadeGroups, sums: torch.Tensor, transpose: bool) -> to
     launch(
         angle_gradients_kernel, (plan.n_blocks, slabs), made.angles, layout.partner, layout.angle, sums, parts,
         len(plan.partner), plan.n_blocks, len(sums), count, TRANSPOSE=transpose, SIZE=plan.size, ROWS=GRADIENT_ROWS,
+        warps=8 if plan.size > TRITON_SIZE else 4,
     )  # fmt: skip
     return parts.sum(0, keepdim=True)
 

@@ -54,6 +54,7 @@ class PreparedPairs(NamedTuple):
     v: torch.Tensor
     middle: torch.Tensor | None  # shape: (B, n): the eigenvalues; None if there were none
     groups: Any = None  # `group_tables.GroupTables`, where Q is block-diagonal
+    rounds: Any = None  # `rounds.RoundTables`, where these kernels can run
 
 
 class Grid(NamedTuple):

@@ -19,7 +19,7 @@ ROW_BYTES = gl.constexpr(4 * ROW_WORDS)
 
 
 @gluon.jit
-def _shared_address(offset):
+def shared_address(offset):
     """Address of an offset in bytes from the start of the program's shared memory, which is a single allocation."""
     return gl.inline_asm_elementwise(
         "mov.u32 $0, global_smem; add.u32 $0, $0, $1;", "=&r,r", [offset],
@@ -28,7 +28,7 @@ def _shared_address(offset):
 
 
 @gluon.jit
-def _peek(address):
+def peek(address):
     """Load from shared memory without a barrier."""
     return gl.inline_asm_elementwise(
         "ld.shared.f32 $0, [$1];", "=f,r", [address], dtype=gl.float32, is_pure=False, pack=1
@@ -36,7 +36,7 @@ def _peek(address):
 
 
 @gluon.jit
-def _poke(address, value):
+def poke(address, value):
     """Store to shared memory without a barrier."""
     gl.inline_asm_elementwise(
         "st.shared.f32 [$1], $2; mov.b32 $0, 0;", "=r,r,f", [address, value], dtype=gl.int32, is_pure=False,
@@ -57,7 +57,7 @@ def _chunk(pair_ptr, u_ptr, v_ptr, chunk, SLOTS: gl.constexpr):
 def _turn(pair_ptr, u_ptr, v_ptr, n_chunks, TRANSPOSE: gl.constexpr, SLOTS: gl.constexpr):
     """All rotations of Qᵀ (TRANSPOSE: chunks in the order of the schedule) or of Q (in the opposite order)."""
     layout: gl.constexpr = gl.SliceLayout(0, gl.BlockedLayout([SLOTS, 1], [1, 32], [1, 1], [0, 1]))
-    column = _shared_address(gl.arange(0, 32, layout) * 4)[None, :]
+    column = shared_address(gl.arange(0, 32, layout) * 4)[None, :]
     pair, u, v = _chunk(pair_ptr, u_ptr, v_ptr, 0 if TRANSPOSE else n_chunks - 1, SLOTS)
     for k in range(n_chunks):
         # Load the next chunk's table entries before this chunk's data: their latency is then hidden.
@@ -65,12 +65,12 @@ def _turn(pair_ptr, u_ptr, v_ptr, n_chunks, TRANSPOSE: gl.constexpr, SLOTS: gl.c
         next_pair, next_u, next_v = _chunk(pair_ptr, u_ptr, v_ptr, following, SLOTS)
         first = column + (pair & 0xFFFF)[:, None] * ROW_BYTES
         second = column + (pair >> 16)[:, None] * ROW_BYTES
-        a = _peek(first)
-        b = _peek(second)
+        a = peek(first)
+        b = peek(second)
         c = u[:, None]
         s = v[:, None] if TRANSPOSE else -v[:, None]
-        _poke(first, c * a + s * b)
-        _poke(second, c * b - s * a)
+        poke(first, c * a + s * b)
+        poke(second, c * b - s * a)
         pair = next_pair
         u = next_u
         v = next_v
@@ -102,7 +102,7 @@ def shared_pairs_kernel(
     v_ptr += batch * n_chunks * SLOTS
     middle_ptr += batch * n
     first = (gl.program_id(0) % lane_blocks).to(gl.int64) * 32
-    base = _shared_address(gl.full([32], 0, gl.int32, gl.SliceLayout(0, tile)))
+    base = shared_address(gl.full([32], 0, gl.int32, gl.SliceLayout(0, tile)))
     index = gl.arange(0, 32, gl.SliceLayout(0, tile))
     local = gl.arange(0, 16, gl.SliceLayout(1, tile))
     for start in range(0, n, 32):
@@ -113,16 +113,16 @@ def shared_pairs_kernel(
             lane = first + half * 16 + local
             mask = (lane < n_rows)[:, None] & (cols < n)[None, :]
             x = gl.load(x_ptr + lane[:, None] * n + cols[None, :], mask=mask, other=0.0)
-            _poke(column[None, :] + (half * 16 + local)[:, None] * 4, x.to(gl.float32))
+            poke(column[None, :] + (half * 16 + local)[:, None] * 4, x.to(gl.float32))
     gl.thread_barrier()
-    column = _shared_address(gl.arange(0, 32, line) * 4)
+    column = shared_address(gl.arange(0, 32, line) * 4)
     if TO_BASIS:
         _turn(pair_ptr, u_ptr, v_ptr, n_chunks, True, SLOTS)
     if MIDDLE:
         for c in range(n):
             row = gl.load(row_of_ptr + c)
             place = column + (n_touched if row < 0 else row) * ROW_BYTES
-            _poke(place, _peek(place) * gl.load(middle_ptr + c))
+            poke(place, peek(place) * gl.load(middle_ptr + c))
     if FROM_BASIS:
         _turn(pair_ptr, u_ptr, v_ptr, n_chunks, False, SLOTS)
     gl.thread_barrier()
@@ -140,6 +140,6 @@ def shared_pairs_kernel(
             ).to(gl.float32)  # fmt: skip
             if MIDDLE:
                 still = still * d[None, :]
-            turned = _peek(column_out[None, :] + (half * 16 + local)[:, None] * 4)
+            turned = peek(column_out[None, :] + (half * 16 + local)[:, None] * 4)
             value = gl.where((row < 0)[None, :], still, turned)
             gl.store(y_ptr + lane[:, None] * n + cols[None, :], value.to(y_ptr.dtype.element_ty), mask=mask)

@@ -16,7 +16,10 @@ def _level(angles_ptr, partner_ptr, angle_ptr, level, block, blocks, SIZE: tl.co
     """Partners, cosines, signed sines and angle numbers of the coordinates of a block."""
     at = (level * blocks + block) * SIZE + tl.arange(0, SIZE)
     number = tl.load(angle_ptr + at)
-    theta = tl.load(angles_ptr + tl.abs(number) - 1, mask=number != 0, other=0.0).to(tl.float32)
+    theta = tl.load(angles_ptr + tl.abs(number) - 1, mask=number != 0, other=0.0)
+    if theta.dtype == tl.float64:  # a large angle has to lose its turns before it loses digits
+        theta -= 6.283185307179586 * tl.floor(theta * 0.15915494309189535 + 0.5)
+    theta = theta.to(tl.float32)
     sine = tl.where(number < 0, -tl.sin(theta), tl.sin(theta))
     return tl.load(partner_ptr + at), tl.cos(theta), sine, number
 
@@ -45,16 +48,23 @@ def matrices_kernel(
     row = tl.arange(0, SIZE)
     column = tl.program_id(1) * COLS + tl.arange(0, COLS)
     m = (row[:, None] == column[None, :]).to(tl.float32)
+    # In each loop the next level's tables are loaded before the present one is done: their latency is then hidden.
     if SYMMETRIC:
+        partner, u, v, _ = _level(angles_ptr, partner_ptr, angle_ptr, 0, block, blocks, SIZE)
         for k in range(levels):
-            partner, u, v, _ = _level(angles_ptr, partner_ptr, angle_ptr, k, block, blocks, SIZE)
+            following = tl.minimum(k + 1, levels - 1)
+            after = _level(angles_ptr, partner_ptr, angle_ptr, following, block, blocks, SIZE)
             m = _turn_rows(m, partner, u, -v, SIZE, COLS)
+            partner, u, v, _ = after
         start = tl.load(start_ptr + block)
         inside = start + row < tl.load(start_ptr + block + 1)
         m *= tl.load(middle_ptr + start + row, mask=inside, other=0.0).to(tl.float32)[:, None]
+    partner, u, v, _ = _level(angles_ptr, partner_ptr, angle_ptr, levels - 1, block, blocks, SIZE)
     for k in range(levels):
-        partner, u, v, _ = _level(angles_ptr, partner_ptr, angle_ptr, levels - 1 - k, block, blocks, SIZE)
+        following = tl.maximum(levels - 2 - k, 0)
+        after = _level(angles_ptr, partner_ptr, angle_ptr, following, block, blocks, SIZE)
         m = _turn_rows(m, partner, u, v, SIZE, COLS)
+        partner, u, v, _ = after
     place = block.to(tl.int64) * (SIZE * SIZE) + row[:, None] * SIZE + column[None, :]
     tl.store(out_ptr + place, m.to(out_ptr.dtype.element_ty))
 
@@ -94,9 +104,11 @@ def angle_gradients_kernel(
         ptr = sums_ptr + (tl.cast(worker, tl.int64) * blocks + block) * (SIZE * SIZE)
         a += tl.load(ptr + row[:, None] * SIZE + column[None, :])
         a -= tl.load(ptr + column[None, :] * SIZE + row[:, None])
+    first = levels - 1 if TRANSPOSE else 0
+    partner, u, v, number = _level(angles_ptr, partner_ptr, angle_ptr, first, block, blocks, SIZE)
     for k in range(levels):
-        level = levels - 1 - k if TRANSPOSE else k
-        partner, u, v, number = _level(angles_ptr, partner_ptr, angle_ptr, level, block, blocks, SIZE)
+        following = tl.maximum(levels - 2 - k, 0) if TRANSPOSE else tl.minimum(k + 1, levels - 1)
+        after = _level(angles_ptr, partner_ptr, angle_ptr, following, block, blocks, SIZE)
         other = tl.gather(p, tl.broadcast_to(partner[None, :], (ROWS, SIZE)), axis=1)
         wedge = tl.sum(other * a, axis=0)
         if TRANSPOSE:
@@ -106,3 +118,4 @@ def angle_gradients_kernel(
         tl.store(out_ptr + slab.to(tl.int64) * n_angles - number - 1, wedge, mask=number < 0)
         p = _turn_columns(p, partner, u, v, ROWS, SIZE)
         a = _turn_columns(a, partner, u, v, ROWS, SIZE)
+        partner, u, v, number = after

@@ -1,0 +1,101 @@
+"""Which kernels the products and gradients of a wiring of pairs go to.
+
+- Where Q is block-diagonal, `grouped`: one matrix per block.
+- Elsewhere `rounds`: many small groups at a time, or one dense matrix. These have no gradients of their own.
+- Where neither can run, `pairs`, which takes any number of rotations, any dtype and any device.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import torch
+
+from swallowtail.kernels.gpu import group_tables, grouped, pairs, rounds
+from swallowtail.kernels.gpu.group_tables import GroupTables, MadeGroups
+from swallowtail.kernels.gpu.pairs import PreparedPairs
+from swallowtail.kernels.gpu.rounds import MadeRounds, RoundTables
+from swallowtail.wiring import Pairs, Wiring
+
+Prepared: TypeAlias = PreparedPairs | MadeGroups | MadeRounds
+
+
+def prepare(
+    wiring: Pairs, angles: torch.Tensor, eigenvalues: torch.Tensor | None, dtype: torch.dtype
+) -> PreparedPairs:
+    """Tables for many calls, angles (B, K), for arithmetic in ``dtype``."""
+    chunks = pairs.prepare(wiring, angles, eigenvalues, dtype)
+    if grouped.suits(wiring, angles, dtype):
+        return chunks._replace(groups=GroupTables(wiring, angles, eigenvalues))
+    if rounds.suits(wiring, angles, dtype):
+        return chunks._replace(rounds=RoundTables(wiring, angles, eigenvalues))
+    return chunks
+
+
+def prepare_once(wiring: Pairs, angles: torch.Tensor, dtype: torch.dtype) -> Prepared:
+    """Tables for one product with vectors of a dtype."""
+    if grouped.suits(wiring, angles, dtype):
+        return group_tables.make(wiring, angles, None, dtype)
+    if rounds.suits(wiring, angles, dtype):
+        return rounds.make(wiring, angles)
+    return pairs.prepare(wiring, angles, None, torch.float64 if dtype == torch.float64 else torch.float32)
+
+
+def prepare_training(wiring: Pairs, angles: torch.Tensor, dtype: torch.dtype) -> Prepared:
+    """Tables for Q x or Qᵀ x, and then its gradients."""
+    if grouped.suits(wiring, angles, dtype):
+        return group_tables.make(wiring, angles, None, dtype)
+    return prepare(wiring, angles, None, torch.float64 if dtype == torch.float64 else torch.float32)
+
+
+def rotate(prepared: Any, x: torch.Tensor, transpose: bool) -> torch.Tensor:
+    """Q x, or Qᵀ x, on x (B, m, n)."""
+    made = made_groups(prepared, x.dtype, False)
+    if made is not None:
+        return grouped.apply(made, x, transpose)
+    y = _in_rounds(prepared, x, transpose, not transpose, None)
+    return pairs.apply(prepared, x, transpose, not transpose, None) if y is None else y
+
+
+def symmetric(
+    wiring: Pairs, angles: torch.Tensor, eigenvalues: torch.Tensor, x: torch.Tensor, prepared: Any
+) -> torch.Tensor:
+    """Q D Qᵀ x on x (B, m, n), with eigenvalues (B, n)."""
+    if grouped.suits(wiring, angles, x.dtype):
+        made = None if prepared is None or prepared.middle is None else made_groups(prepared, x.dtype, True)
+        made = group_tables.make(wiring, angles, eigenvalues, x.dtype) if made is None else made
+        return grouped.apply(made, x, False)
+    prepared = prepare_once(wiring, angles, x.dtype) if prepared is None else prepared
+    y = _in_rounds(prepared, x, True, True, eigenvalues)
+    return pairs.apply(prepared, x, True, True, eigenvalues) if y is None else y
+
+
+def made_groups(prepared: Any, dtype: torch.dtype, symmetric: bool) -> MadeGroups | None:
+    """The matrices of a block-diagonal Q, or of Q D Qᵀ, for vectors of a dtype; None where there are none."""
+    if isinstance(prepared, MadeGroups):
+        return prepared
+    groups = prepared.groups if isinstance(prepared, PreparedPairs) else None
+    if groups is None or not grouped.takes(dtype, prepared.u.device):
+        return None
+    return groups.get(symmetric, dtype)
+
+
+def trains_groups(wiring: Wiring, angles: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Whether a butterfly is trained by its matrix: in half precision, tensor cores are faster than the stages."""
+    return dtype.itemsize == 2 and grouped.suits(wiring, angles, dtype)
+
+
+def _in_rounds(
+    prepared: Any, x: torch.Tensor, to_basis: bool, from_basis: bool, eigenvalues: torch.Tensor | None
+) -> torch.Tensor | None:
+    """The product by rounds of groups, or by one dense matrix; None where pairs have to do it."""
+    middle = None if eigenvalues is None else eigenvalues[0].float().contiguous()
+    if isinstance(prepared, MadeRounds):
+        return rounds.apply(prepared, x, to_basis, from_basis, middle)
+    if prepared.rounds is None or x.dtype not in rounds.DTYPES:
+        return None
+    both = to_basis and from_basis
+    made = prepared.rounds.get()
+    if rounds.prefers_dense(made.layout, x, both) and (made.middle is not None or not both):
+        return rounds.multiply_dense(prepared.rounds.dense(to_basis, from_basis, x.dtype), x)
+    return rounds.apply(made, x, to_basis, from_basis, middle)
