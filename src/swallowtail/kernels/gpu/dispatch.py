@@ -21,14 +21,18 @@ Prepared: TypeAlias = PreparedPairs | MadeGroups | MadeRounds
 
 
 def prepare(
-    wiring: Pairs, angles: torch.Tensor, eigenvalues: torch.Tensor | None, dtype: torch.dtype
+    wiring: Pairs,
+    angles: torch.Tensor,
+    eigenvalues: torch.Tensor | None,
+    dtype: torch.dtype,
+    many: bool = True,
 ) -> PreparedPairs:
-    """Tables for many calls, angles (B, K), for arithmetic in ``dtype``."""
+    """Tables for many calls, or for one and its gradients, angles (B, K), for arithmetic in ``dtype``."""
     chunks = pairs.prepare(wiring, angles, eigenvalues, dtype)
     if grouped.suits(wiring, angles, dtype):
         return chunks._replace(groups=GroupTables(wiring, angles, eigenvalues))
     if rounds.suits(wiring, angles, dtype):
-        return chunks._replace(rounds=RoundTables(wiring, angles, eigenvalues))
+        return chunks._replace(rounds=RoundTables(wiring, angles, eigenvalues, many))
     return chunks
 
 
@@ -45,7 +49,8 @@ def prepare_training(wiring: Pairs, angles: torch.Tensor, dtype: torch.dtype) ->
     """Tables for Q x or Qᵀ x, and then its gradients."""
     if grouped.suits(wiring, angles, dtype):
         return group_tables.make(wiring, angles, None, dtype)
-    return prepare(wiring, angles, None, torch.float64 if dtype == torch.float64 else torch.float32)
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    return prepare(wiring, angles, None, wide, many=False)
 
 
 def rotate(prepared: Any, x: torch.Tensor, transpose: bool) -> torch.Tensor:
@@ -96,6 +101,7 @@ def _in_rounds(
         return None
     both = to_basis and from_basis
     made = prepared.rounds.get()
-    if rounds.prefers_dense(made.layout, x, both) and (made.middle is not None or not both):
+    dense = prepared.rounds.many and rounds.prefers_dense(made.layout, x, both)
+    if dense and (made.middle is not None or not both):
         return rounds.multiply_dense(prepared.rounds.dense(to_basis, from_basis, x.dtype), x)
     return rounds.apply(made, x, to_basis, from_basis, middle)

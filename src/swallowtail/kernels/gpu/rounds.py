@@ -59,9 +59,13 @@ class RoundTables:
         wiring: any pairs.
         angles: shape (1, K).
         eigenvalues: shape (1, n), or None.
+        many: they serve so many calls that a dense matrix is worth making.
     """
 
-    def __init__(self, wiring: Pairs, angles: torch.Tensor, eigenvalues: torch.Tensor | None) -> None:
+    def __init__(
+        self, wiring: Pairs, angles: torch.Tensor, eigenvalues: torch.Tensor | None, many: bool
+    ) -> None:
+        self.many = many
         self._wiring, self._angles = wiring, angles.detach()
         self._eigenvalues = None if eigenvalues is None else eigenvalues.detach()
         self._made: MadeRounds | None = None

@@ -45,14 +45,8 @@ def _poke_two(address, value):
 
 
 @gluon.jit
-def _truncated(x):
-    """x with the eleven leading bits that tensor cores take."""
-    return (x.to(gl.int32, bitcast=True) & -8192).to(gl.float32, bitcast=True)
-
-
-@gluon.jit
 def _rounded(x):
-    """x rounded to the eleven leading bits that tensor cores take."""
+    """x rounded to the eleven leading bits that tensor cores take. They would cut off the rest, which adds up."""
     return ((x.to(gl.int32, bitcast=True) + 4096) & -8192).to(gl.float32, bitcast=True)
 
 
@@ -100,8 +94,8 @@ def _steps(
         rows = peek(from_base + (from_lane ^ read))
         y = gl.zeros([WARPS, SIZE, LANES], gl.float32, OUT)
         if EXACT:
-            leading = _truncated(matrices)
-            leading_rows = _truncated(rows)
+            leading = _rounded(matrices)
+            leading_rows = _rounded(rows)
             y = mma_v2(matrices - leading, leading_rows, y, input_precision="tf32")
             y = mma_v2(leading, rows - leading_rows, y, input_precision="tf32")
             y = mma_v2(leading, leading_rows, y, input_precision="tf32")
