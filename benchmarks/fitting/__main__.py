@@ -21,6 +21,7 @@ from tqdm import tqdm
 import swallowtail as st
 from benchmarks.common.rows import FACTS, Row, machine, read_rows, write_rows
 from benchmarks.fitting.bars import report
+from benchmarks.fitting.budgets import budgets
 from benchmarks.fitting.compare import low_rank_rows, warm_up
 from benchmarks.fitting.curve import curve
 from benchmarks.fitting.eigtj import has_pyfaust
@@ -44,7 +45,7 @@ PARTS: dict[str, Callable[[bool], list[Row]]] = {
     part.__name__: part
     for part in (
         synthetic, butterfly, algorithm1, structured, products, inverse, recovery, mnist, products_large, n1024,
-        kernel4096, curve, likelihood, hybrid,
+        kernel4096, curve, likelihood, hybrid, budgets,
     )
 }  # fmt: skip
 SLOW = ("n1024", "products_large", "kernel4096", "mnist")  # left out by --quick

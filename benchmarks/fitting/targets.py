@@ -62,7 +62,7 @@ def inverse(quick: bool) -> list[Row]:
             cut = rivals.low_rank(exact, [rank])[rank]
             row = {"contender": "c·I + low rank of the inverse, equal floats", "rank": rank}
             row |= {"angle": error_angle(exact, cut, seed=seed)}
-            positive = cut.c > 0 and float((cut.w + cut.c).min(initial=1.0)) > 0
+            positive = cut.d > 0 and float((cut.w + cut.d).min(initial=1.0)) > 0
             if positive:
                 row |= {"cg_iterations": iterations(H, lambda x, B=cut: (B @ x[:, None])[:, 0], seed)}
             rows.append(head | row)

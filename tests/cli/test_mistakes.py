@@ -27,6 +27,10 @@ MISTAKES = {
     "NaN": lambda p: ["fit", write(p / "H.csv", np.full((2, 2), np.nan))],
     "complex": lambda p: ["fit", write(p / "H.npy", H + 0j)],
     "negative budget": lambda p: ["fit", write(p / "H.npy", H), "--rotations", "-3"],
+    "budget in no unit": lambda p: ["fit", write(p / "H.npy", H), "--budget", "flops"],
+    "budget of no number": lambda p: ["fit", write(p / "H.npy", H), "--budget", "floats:many"],
+    "budget too small": lambda p: ["fit", write(p / "H.npy", H), "--budget", "floats:1"],
+    "budget and rotations": lambda p: ["fit", write(p / "H.npy", H), "--budget", "floats", "--rotations", "3"],
     "angle too large": lambda p: ["fit", write(p / "H.npy", H), "--angle", "120"],
     "negative seed": lambda p: ["fit", write(p / "H.npy", H), "--seed", "-1"],
     "epsilon alone": lambda p: [

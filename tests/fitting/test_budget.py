@@ -1,12 +1,17 @@
-"""How many rotations a fit uses."""
+"""How much a fit uses, in rotations and in the user's own unit."""
 
 import subprocess
 import sys
 import textwrap
 
+import numpy as np
+import pytest
+
 import swallowtail as st
 from swallowtail.fitting import fit_symmetric
-from swallowtail.fitting.budget import default_budget, largest_budget
+from swallowtail.fitting.budget import UNITS, Budget, Prices, default_budget, largest_budget
+from swallowtail.fitting.rivals import cost_of
+from swallowtail.fitting.timing import time_model
 
 N = 12
 
@@ -51,3 +56,94 @@ def test_a_huge_budget_takes_little_memory():
     grown, *counts = map(int, found.stdout.split())
     assert grown < 100
     assert max(counts) <= largest_budget(12)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_plan_buys_as_much_as_the_amount_pays_for(unit):
+    prices = Prices(100, time_model())
+    amount, plan = Budget(unit).plan(prices, 350)
+    assert plan.rotations[0] >= 350
+    assert prices.multiple(plan.multiple).of(unit) <= amount < prices.multiple(plan.multiple + 1).of(unit)
+    for r, K in enumerate(plan.rotations):
+        assert prices.rotations(K, r).of(unit) <= amount < prices.rotations(K + 1, r).of(unit)
+    assert prices.rotations(0, len(plan.rotations)).of(unit) > amount
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_fit_keeps_to_its_budget(unit):
+    A = st.random_symmetric(40, 4, 1)
+    prices = Prices(40, time_model("cpu"))
+    amount = prices.rotations(100).of(unit)
+    result = fit_symmetric(A.astype(np.float32), budget=(unit, amount), symmetrize=True)
+    assert cost_of(result.operator, prices).of(unit) <= amount
+    plain = [rival for rival in result.rivals if rival.name.startswith(("c·I", "diagonal"))]
+    here = [rival for rival in plain if unit.replace("_", "-") in rival.equal.split(", ")]
+    assert here
+    assert all(result.angle <= rival.angle * 1.02 for rival in here)
+
+
+def test_factor_models_need_no_rotations():
+    generator = np.random.default_rng(4)
+    F = generator.standard_normal((50, 3))
+    A = F @ F.T + np.diag(generator.uniform(1.0, 3.0, 50))
+    result = fit_symmetric(A, budget="multiply_adds")
+    assert result.angle < 1e-6
+    assert result.operator.rotation.n_rotations == 0
+    assert result.status == "exact"
+    assert result.floats == 50 + 51 * result.operator.rank
+    C = 2.0 * np.eye(50) + F @ F.T
+    multiple = fit_symmetric(C, budget=("floats", 3 * 51 + 1))
+    assert multiple.angle < 1e-6
+    assert multiple.floats == 154
+
+
+def test_other_targets_have_budgets_too():
+    generator = np.random.default_rng(4)
+    F = generator.standard_normal((30, 2))
+    A = F @ F.T + np.diag(generator.uniform(1.0, 3.0, 30))
+    inverse = fit_symmetric(A, budget="multiply_adds", target="inverse")
+    assert inverse.angle < 1e-6
+    np.testing.assert_allclose(inverse.operator.to_dense().numpy(), A, atol=1e-8)
+    likely = fit_symmetric(A, budget="multiply_adds", target="likelihood")
+    assert likely.operator.rotation.n_rotations == 0
+    assert likely.score == pytest.approx(np.linalg.slogdet(2 * np.pi * A)[1] / 60 + 0.5, abs=1e-3)
+
+
+def test_from_products_the_budget_buys_rotations():
+    A = st.random_symmetric(40, 4, 1)
+    result = fit_symmetric(lambda X: A @ X, 40, budget=("floats", 120), max_products=20)
+    assert result.floats <= 120
+    B = 2.0 * np.eye(40) + np.outer(A[0], A[0])
+    exact = fit_symmetric(lambda X: B @ X, 40, budget=("floats", 83), max_products=20)
+    assert exact.operator.rotation.n_rotations == 0
+    assert exact.floats <= 83
+    assert exact.angle < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("budget", "match"),
+    [
+        ("flops", "expected one of 'floats', 'bytes', 'multiply_adds', 'time'"),
+        (120, "a tuple of it and an amount"),
+        (("floats", -1), "expected a number > 0"),
+        (("floats", 100.5), "a whole number of floats"),
+        (
+            ("floats", 11),
+            r"at least 12 floats, those of a diagonal of n = 12 numbers, got 11; try `budget=\('floats', 12\)`",
+        ),
+        (("bytes", 40), "at least 48 bytes"),
+        (("multiply_adds", 3), "at least 12 multiply-adds"),
+        (("time", 1e-9), "which a product with a diagonal of n = 12 numbers takes"),
+    ],
+)
+def test_budgets_that_make_no_sense(budget, match):
+    with pytest.raises(st.ArgumentError, match=match):
+        fit_symmetric(H, budget=budget)
+
+
+@pytest.mark.parametrize(
+    "more", [{"n_rotations": 5}, {"target_angle": 5.0}, {"method": "butterfly"}, {"wiring": "butterfly"}]
+)
+def test_a_budget_goes_with_few_others(more):
+    with pytest.raises(st.ArgumentError):
+        fit_symmetric(H, budget="floats", **more)

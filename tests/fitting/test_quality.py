@@ -1,6 +1,7 @@
 """What a result says of itself and of its rivals."""
 
 import numpy as np
+import pytest
 
 import swallowtail as st
 from swallowtail import fit_rotation, random_orthogonal
@@ -11,19 +12,20 @@ def test_a_simpler_form_that_wins_is_named():
     V = np.linalg.qr(np.random.default_rng(0).standard_normal((64, 3)))[0]
     A = 0.2 * np.eye(64) + V @ np.diag([3.0, 2.0, 1.0]) @ V.T
     result = fit_symmetric(A, n_rotations=120)  # 186 would be exact
-    assert "Something simpler wins" in result.message
+    assert "Lost at equal" in result.message
     winner = min(
         (rival for rival in result.rivals if rival.name.startswith("c·I")), key=lambda rival: rival.angle
     )
     assert winner.angle < 1e-3 < result.angle
     assert winner.name in result.message
     products = fit_symmetric(lambda X: A @ X, 64, n_rotations=120, max_products=24)
-    assert "Something simpler wins" in products.message
+    assert "Lost at equal floats" in products.message
 
 
 def test_a_tie_is_called_a_tie():
     result = fit_symmetric(2.0 * np.eye(8))
-    assert result.message.startswith("No better than")
+    assert "Tied at equal floats" in result.message
+    assert "Won" not in result.message
 
 
 def test_a_fit_that_wins_says_so():
@@ -32,7 +34,45 @@ def test_a_fit_that_wins_says_so():
     ranked = [rival for rival in result.rivals if {"floats", "multiply-adds"} & set(rival.equal.split(", "))]
     assert ranked
     assert all(rival.angle > result.angle for rival in ranked)
-    assert "at equal floats" not in result.message or "Better" in result.message
+    assert "Won at equal floats" in result.message
+    assert "multiply-adds" not in result.message.split("Lost")[-1] or "Lost" not in result.message
+
+
+def test_the_same_call_gives_the_same_message():
+    A = st.random_symmetric(64, 5, 3)
+    first, second = (fit_symmetric(A, method="pairs", cycles=0) for _ in range(2))
+    assert first.message == second.message
+    assert first.rivals == second.rivals
+    for budget in ("floats", "bytes", "multiply-adds", "time"):
+        assert f"{budget} (" in first.message
+    assert "256 vectors, " in first.message
+    assert first.time_source in first.message
+    assert first.time > 0
+
+
+def test_the_likelihood_is_judged_by_nats():
+    generator = np.random.default_rng(2)
+    F = generator.standard_normal((20, 2))
+    S = F @ F.T + np.diag(generator.uniform(0.5, 2.0, 20))
+    result = fit_symmetric(S, target="likelihood", n_rotations=30)
+    B = result.operator.to_dense().numpy()
+    loss = np.linalg.slogdet(2 * np.pi * B)[1] + np.trace(np.linalg.solve(B, S))
+    assert result.score == pytest.approx(loss / 40)
+    assert " nats" in result.message
+    exact = min(rival.score for rival in result.rivals)
+    assert result.score > exact == pytest.approx(np.linalg.slogdet(2 * np.pi * S)[1] / 40 + 0.5)
+    names = [rival.name for rival in result.rivals]
+    assert not any("entries" in name or "band" in name for name in names)
+
+
+def test_the_inverse_is_judged_on_the_inverse():
+    A = st.random_symmetric(24, 5, 0) + 3 * np.eye(24)
+    result = fit_symmetric(A, target="inverse")
+    inverse = np.linalg.inv(A)
+    by_name = {rival.name: rival for rival in result.rivals}
+    rank = int(next(name for name in by_name if name.startswith("c·I")).split()[-1])
+    cut = st.fitting.rivals.low_rank(inverse, [rank])[rank]
+    assert by_name[f"c·I + rank {rank}"].angle == pytest.approx(st.error_angle(inverse, cut, 1000, 1))
 
 
 def test_an_estimate_without_products_of_its_own_claims_no_interval():
@@ -48,6 +88,6 @@ def test_something_simpler_wins():
     v = np.random.default_rng(0).standard_normal(24)
     result = fit_rotation(np.eye(24) - 2 * np.outer(v, v) / (v @ v))
     assert result.rivals[0].relative_error < 1e-7
-    assert "Something simpler wins" in result.message
+    assert "Lost at equal floats" in result.message
     small = fit_rotation(random_orthogonal(6, 0), n_rotations=20)
     assert "The dense matrix costs no more" in small.message

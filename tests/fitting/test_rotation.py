@@ -27,7 +27,7 @@ def test_haar():
     assert names["butterfly, as fitted"].angle < 69
     assert names["dense"].multiply_adds == 64**2
     assert names["c·I + rank 1"].equal == "floats"
-    assert "Better" in result.message
+    assert "Won at equal floats" in result.message
     assert fit_rotation(R, wiring="butterfly").angle < 68
     assert fit_rotation(R, wiring="butterfly", depth=2).angle < 55
     assert fit_rotation(R, method="sgd", epochs=20).angle < 70

@@ -17,6 +17,7 @@ import numpy as np
 
 from swallowtail import __version__, atomic, checks, startup
 from swallowtail.cli.files import READS, check_output, keep, read_array
+from swallowtail.cli.options import budget_of, check_plot
 from swallowtail.cli.render import error_line, in_options
 from swallowtail.errors import ArgumentError
 from swallowtail.experiments import EXPERIMENTS
@@ -62,6 +63,12 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("matrix", type=Path)
     fit.add_argument("-o", "--output", type=Path, help="where to save the operator (.safetensors)")
     fit.add_argument("--rotations", type=int, metavar="K", help="how many; default n⌈lg n⌉/2 · depth")
+    fit.add_argument(
+        "--budget",
+        metavar="UNIT[:AMOUNT]",
+        help="what the operator may cost, such as floats:4704: floats, bytes, multiply_adds or time (seconds of a "
+        "product with 256 vectors); without an amount, as much as the default rotations cost",
+    )
     fit.add_argument(
         "--angle",
         type=float,
@@ -130,7 +137,7 @@ def _fit(options: argparse.Namespace) -> int:
     if options.output is not None:
         check_output("--output", options.output, ".safetensors", options.matrix)
     if options.plot is not None:
-        _check_plot(options.plot)
+        check_plot(options.plot)
     if options.checkpoint is not None:
         others = (options.matrix, *([options.output] if options.output is not None else []))
         check_output("--checkpoint", options.checkpoint, "", *others)
@@ -139,6 +146,7 @@ def _fit(options: argparse.Namespace) -> int:
         result = fit_symmetric(
             matrix,
             n_rotations=options.rotations,
+            budget=None if options.budget is None else budget_of(options.budget),
             target_angle=options.angle,
             depth=options.depth,
             wiring=options.wiring,
@@ -175,17 +183,6 @@ def _interrupted(checkpoint: Path | None) -> int:
         hint = f"there was nothing to keep in {checkpoint} yet, so the same command begins again"
     print(f"swallowtail: interrupted; {hint}", file=sys.stderr)
     return 130
-
-
-def _check_plot(path: Path) -> None:
-    """Before the fit, not after it."""
-    try:
-        from matplotlib.backend_bases import FigureCanvasBase
-    except ImportError as error:
-        raise ImportError(f"--plot needs matplotlib ({error}); try: pip install swallowtail[plot]") from error
-    check_output("--plot", path, "")
-    if path.suffix[1:] not in FigureCanvasBase.get_supported_filetypes():
-        raise ArgumentError("--plot", "a file like plot.png or plot.pdf", path.name)
 
 
 def _info(options: argparse.Namespace) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from swallowtail.errors import ArgumentError
 
 OPTIONS = {  # argument of the library → option of the command
+    "budget": "--budget",
     "checkpoint": "--checkpoint",
     "depth": "--depth",
     "epsilon": "--epsilon",
@@ -49,4 +50,5 @@ def _option(code: str) -> str:
         return f"`{code}`"
     if not equals or value == "True":
         return OPTIONS[name]
-    return f"{OPTIONS[name]} {value.strip(chr(39))}"
+    value = value.translate(str.maketrans("", "", "()' ")).replace(",", ":")  # ('floats', 12) is floats:12
+    return f"{OPTIONS[name]} {value}"

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swallowtail.fitting import rivals as rival_forms
+from swallowtail.fitting.methods.low_rank import FULL_EIGH
 from swallowtail.fitting.methods.products import ProductFit
 from swallowtail.fitting.result import Quality
+from swallowtail.fitting.rivals.structure import suggestions
 from swallowtail.metrics import Estimate, column_angles, error_angle_interval, relative_error
 from swallowtail.operators import SignedRotation
 
@@ -30,18 +32,27 @@ class Fitted(NamedTuple):
     stopped: bool  # time is up, or somebody waits: leave out what takes long
 
 
-def of_symmetric(H: np.ndarray, fitted: Fitted, sparse: Any) -> Quality:
+def of_symmetric(H: np.ndarray, fitted: Fitted, sparse: Any, judged: rival_forms.Judged) -> Quality:
     """Measure a fit on the entries of H (n, n), and its rivals."""
     n, operator = len(H), fitted.operator
     angle = error_angle_interval(H, operator, rival_forms.n_probes(n), seed=fitted.seed)
-    if n > rival_forms.FULL_EIGH:
+    if n > FULL_EIGH:
         error = relative_error(H, operator, seed=fitted.seed).value
     else:
         error = relative_error(H, operator.to_dense().numpy()).value
+    cost, model = rival_forms.cost_of(operator, judged.prices), judged.prices.model
+    score, unit = None, "°"
+    if judged.target == "likelihood":
+        score, unit = rival_forms.likelihood_score(H, operator), " nats"
+    known = Quality(angle, error, [], [NOT_MEASURED], False, score, cost.time, model.source)
     if fitted.stopped and n > SMALL:
-        return Quality(angle, error, [], [NOT_MEASURED])
-    found = rival_forms.dense_rivals(H, operator, fitted.seed, fitted.others, sparse)
-    return Quality(angle, error, found, [rival_forms.verdict(angle.value, found)])
+        return known
+    found = rival_forms.dense_rivals(H, operator, judged, fitted.seed, fitted.others, sparse, fitted.stopped)
+    notes = [rival_forms.verdict(angle.value if score is None else score, cost, found, model, unit)]
+    notes += suggestions(H) if judged.target == "matrix" and sparse is None else []
+    if sparse is not None:
+        notes.append(f"The matrix is sparse: its CSR form is exact with {sparse.nnz} multiply-adds.")
+    return known._replace(rivals=found, notes=notes)
 
 
 def of_rotation(R: np.ndarray, fitted: Fitted, samples: Any) -> Quality:
@@ -54,7 +65,8 @@ def of_rotation(R: np.ndarray, fitted: Fitted, samples: Any) -> Quality:
     if error < EXACT:
         notes = ["R is this product, within rounding."]
     else:
-        notes = [rival_forms.verdict(angle.value, found) if measures_rivals else NOT_MEASURED]
+        cost = rival_forms.cost_of(operator)
+        notes = [rival_forms.verdict(angle.value, cost, found) if measures_rivals else NOT_MEASURED]
     if operator.multiply_adds >= n * n:
         notes.append(
             f"The dense matrix costs no more: {n * n} multiply-adds against {operator.multiply_adds}."
@@ -102,7 +114,8 @@ def of_products(
     for form in rival_forms.factor_rivals(fit.completion, operator):
         other, other_error = on_samples(form.operator, Z, HZ)
         found.append(form.measured(other.value, other_error))
-    return Quality(angle, error, found, [note, rival_forms.verdict(angle.value, found)], estimated=True)
+    notes = [note, rival_forms.verdict(angle.value, rival_forms.cost_of(operator), found)]
+    return Quality(angle, error, found, notes, estimated=True)
 
 
 def on_samples(operator: Any, X: np.ndarray, Y: np.ndarray) -> tuple[Estimate, float]:

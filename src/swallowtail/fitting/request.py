@@ -9,7 +9,7 @@ from typing import Any
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
-from swallowtail.fitting.budget import MOST_ROUNDS, default_budget, largest_budget
+from swallowtail.fitting.budget import MOST_ROUNDS, Budget, default_budget, largest_budget
 from swallowtail.fitting.core.records import Callback
 from swallowtail.wiring import Butterfly, Wiring
 
@@ -19,6 +19,7 @@ METHODS = {
 }
 TARGETS = ("matrix", "inverse", "likelihood")  # of a symmetric matrix; that of a rotation is "rotation"
 ON_A_FIXED_WIRING = ("butterfly", "recovery", "sgd")  # sgd takes any wiring that is given
+ON_A_BUDGET = ("auto", "hybrid", "pairs")  # methods that take floats, bytes, multiply-adds or time
 ON_CHOSEN_PAIRS = ("pairs", "hybrid", "products")
 _SGD = (
     "inputs",
@@ -51,6 +52,7 @@ class Request:
     target: str
     method: str = "auto"
     n_rotations: int | None = None
+    budget: Any = None
     wiring: str | Wiring = "auto"
     depth: int = 1
     max_products: int | None = None
@@ -72,6 +74,8 @@ class Request:
             checks.choice("wiring", self.wiring, ("auto", "butterfly", "pairs"))
         if self.n_rotations is not None:
             checks.integer("n_rotations", self.n_rotations, at_least=0)
+        if self.budget is not None:
+            self._check_budget()
         if self.max_products is not None:
             checks.integer("max_products", self.max_products, at_least=1)
         if self.max_seconds is not None and self.max_seconds != math.inf:
@@ -90,6 +94,20 @@ class Request:
         """What is fitted: "symmetric" or "rotation"."""
         return "rotation" if self.target == "rotation" else "symmetric"
 
+    def _check_budget(self) -> None:
+        """Whether the budget is one, and goes together with the rest."""
+        Budget.parse(self.budget)
+        for name, hint in (("n_rotations", "leave one out"), ("target_angle", "leave one out")):
+            if getattr(self, name) is not None:
+                expected = f"it without {name}, as either says how much there may be"
+                raise ArgumentError("budget", expected, f"both, {name}={getattr(self, name)!r}", hint)
+        if self.method not in ON_A_BUDGET:
+            expected = f"method {' or '.join(map(repr, ON_A_BUDGET))} with a budget"
+            raise ArgumentError("method", expected, repr(self.method), "try `method='auto'`")
+        if self.wiring not in ("auto", "pairs"):
+            expected = "'auto' or 'pairs' with a budget, which buys as many rotations as it can"
+            raise ArgumentError("wiring", expected, repr(self.wiring), "try `wiring='auto'`")
+
     def _check_option(self, name: str) -> None:
         """Refuse a name that is neither an argument nor an option of the method asked for; say which one is near."""
         options = OPTIONS[self.kind]
@@ -106,8 +124,8 @@ class Request:
         hint = f"try `{near[0]}`" if near else f"try help(fit_{self.kind}) for those there are"
         raise ArgumentError(name, f"an argument of fit_{self.kind}", "a name that it does not have", hint)
 
-    def budget(self, n: int) -> int:
-        """How many rotations on n coordinates it allows."""
+    def most_rotations(self, n: int) -> int:
+        """How many rotations on n coordinates it allows; of a budget, those whose cost is its default amount."""
         budget = default_budget(n, self.depth) if self.n_rotations is None else int(self.n_rotations)
         if self.n_rotations is None and self.target_angle is not None:
             budget *= MOST_ROUNDS  # as few as it takes are kept

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swallowtail import atomic
+from swallowtail.fitting.budget import index_bytes
 from swallowtail.fitting.core.records import History
 from swallowtail.metrics import Estimate
 from swallowtail.operators.base import Operator
@@ -37,6 +38,8 @@ class Rival:
     bytes: int  # float32 numbers, and indices where the form has them
     multiply_adds: int  # of one product
     equal: str  # what it shares with the fit: "floats", "bytes", "multiply-adds", "time", or "" for nothing
+    time: float | None = None  # seconds of a product, by the same `TimeModel` as the fit's; None: not known
+    score: float = 0.0  # what the target is judged by, lower is better: the angle, or nats per dimension
 
 
 class Quality(NamedTuple):
@@ -47,6 +50,9 @@ class Quality(NamedTuple):
     rivals: list[Rival]
     notes: list[str]  # sentences for the message
     estimated: bool = False  # from few products, not from all entries
+    score: float | None = None  # what the target is judged by; None: the angle
+    time: float | None = None
+    time_source: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,9 @@ class FitResult:
     target: str  # "matrix", "inverse", "likelihood", or "rotation"
     estimated: bool = False  # angle and error come from few products, not from H's entries
     rivals: list[Rival] = field(default_factory=list)
+    score: float = 0.0  # what the target is judged by, lower is better: the angle, or nats per dimension
+    time: float | None = None  # modelled seconds of a product; None where no model was asked
+    time_source: str = ""  # of the model: "not calibrated", or when this machine was calibrated
 
     @property
     def angle(self) -> float:
@@ -188,20 +197,27 @@ def build_result(
         target=target,
         estimated=quality.estimated,
         rivals=quality.rivals,
+        score=quality.angle.value if quality.score is None else quality.score,
+        time=quality.time,
+        time_source=quality.time_source,
     )
 
 
 def count_floats(operator: Operator) -> int:
-    """K angles, n eigenvalues or signs, and n + 1 for a rank-one term."""
+    """K angles, n eigenvalues or signs (one, where they make c·I without rotations), and n + 1 per rank-one term."""
     rotation: Any = getattr(operator, "rotation", operator)
     terms = getattr(operator, "rank", 0) * (operator.n + 1)
-    return int(rotation.n_rotations + (operator.n if rotation is not operator else 0) + terms)
+    own = operator.n if rotation is not operator else 0
+    if own and rotation.n_rotations == 0 and hasattr(operator, "rank"):
+        d = operator.symmetric.eigenvalues  # type: ignore[attr-defined]
+        own = 1 if bool((d == d[0]).all()) else own
+    return int(rotation.n_rotations + own + terms)
 
 
 def count_bytes(operator: Operator) -> int:
-    """float32 numbers and, for `Pairs`, two indices of two bytes (four from n = 65536 on) per rotation."""
+    """float32 numbers and, for chosen pairs, two indices of two bytes (four from n = 65536 on) per rotation."""
     rotation: Any = getattr(operator, "rotation", operator)
     indices = 0
     if rotation.wiring.table is not None:
-        indices = 2 * (2 if operator.n <= 65536 else 4) * rotation.n_rotations
+        indices = 2 * index_bytes(operator.n) * rotation.n_rotations
     return 4 * count_floats(operator) + indices

@@ -6,16 +6,19 @@ Three routes: from the entries, by every form of `forms`; from products or sampl
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from swallowtail.errors import ArgumentError
+from swallowtail.fitting.budget import Budget, Prices
 from swallowtail.fitting.checkpoint import Checkpoint
+from swallowtail.fitting.core.factor import Factor
 from swallowtail.fitting.core.product import FLOOR, flat_pairs
 from swallowtail.fitting.core.records import History, Stop
-from swallowtail.fitting.forms.base import Forms, Job
+from swallowtail.fitting.forms.base import Family, Forms, Job
 from swallowtail.fitting.forms.orthogonal import OrthogonalForms, determinant_signs, orthogonal_operator
 from swallowtail.fitting.forms.symmetric import SymmetricForms, symmetric_operator
 from swallowtail.fitting.inputs import Problem, as_problem
@@ -25,11 +28,14 @@ from swallowtail.fitting.properties import Property, warn_asymmetry
 from swallowtail.fitting.quality import UNKNOWN, of_products, on_samples
 from swallowtail.fitting.request import Request
 from swallowtail.fitting.result import Candidate, FitResult, Quality, build_result
+from swallowtail.fitting.timing import time_model
 from swallowtail.fitting.watch import Watch
-from swallowtail.metrics import Estimate
-from swallowtail.operators import SymmetricOperator
+from swallowtail.metrics import Estimate, column_angles
+from swallowtail.operators import HybridOperator, SymmetricOperator
 from swallowtail.wiring import Butterfly, Wiring
 
+DEEPEST = 8  # a butterfly within a budget
+COMPARED = 200  # x for an angle to the completion
 ENOUGH_PRODUCTS = 64  # where n is too large to read H off and their number is not limited
 HELD_OUT = 64  # products kept for the quality estimate of a rotation when their number is not limited
 
@@ -40,9 +46,14 @@ def run(source: Any, n: int | None, kind: Property, request: Request) -> FitResu
         problem = as_problem(source, n, kind, request.max_products)
         method = _method(problem, kind, request)
         request.check_wiring(problem.n, method)
-        budget = request.budget(problem.n)
+        budget = request.most_rotations(problem.n)
+        prices = Prices(problem.n, time_model(problem.device, problem.dtype))
+        family = None
+        if request.budget is not None:
+            family = _family(request, prices, budget)
+            budget, request = family.plan.rotations[0], replace(request, depth=max(family.butterfly, 1))
         saved = Checkpoint(request.checkpoint, problem, budget, _fingerprint(request, budget))
-        job = Job(request, problem, budget, watch, saved)
+        job = Job(request, problem, budget, watch, saved, prices, family)
         if method == "sgd":
             result = _by_sgd(job)
         elif problem.dense is None:
@@ -56,10 +67,20 @@ def run(source: Any, n: int | None, kind: Property, request: Request) -> FitResu
         return result
 
 
+def _family(request: Request, prices: Prices, n_rotations: int) -> Family:
+    """What the user's own budget buys; ``n_rotations`` are those whose cost is the default amount."""
+    wanted = Budget.parse(request.budget)
+    amount, plan = wanted.plan(prices, n_rotations)
+    depth = 0
+    while depth < DEEPEST and prices.n > 1 and prices.butterfly(depth + 1).of(wanted.unit) <= amount:
+        depth += 1
+    return Family(wanted.unit, amount, plan, depth)
+
+
 def _method(problem: Problem, kind: Property, request: Request) -> str:
     """The method, once it is known what there is to work with."""
     entries, target = problem.dense is not None, request.target
-    if request.method == "hybrid" and not (entries and target == "matrix"):
+    if request.method == "hybrid" and request.budget is None and not (entries and target == "matrix"):
         expected = "the entries of H and target='matrix' for method='hybrid'"
         raise ArgumentError(
             "H", expected, f"{_what_came(problem)} and target={target!r}", "try `method='auto'`"
@@ -98,7 +119,7 @@ def _what_came(problem: Problem) -> str:
 def _fingerprint(request: Request, budget: int) -> tuple[Any, ...]:
     """All of a request that its answer depends on."""
     pairs = flat_pairs(request.wiring) if isinstance(request.wiring, Wiring) else None
-    rest = (request.depth, request.method, request.target, request.target_angle, request.seed)
+    rest = (request.budget, request.depth, request.method, request.target, request.target_angle, request.seed)
     return (budget, request.wiring, pairs, *rest, request.options)
 
 
@@ -120,7 +141,7 @@ def _by_entries(job: Job, forms: Forms) -> FitResult:
         expected = f"one that can fit {letter}"
         got = f"{job.request.method!r}, though {letter} is not in the butterfly class"
         raise ArgumentError("method", expected, got, "try `method='auto'`")
-    best = min(candidates, key=lambda c: c.objective)
+    best = forms.best(candidates)
     others = {f"{c.method}, as fitted": c.operator for c in candidates if c is not best}
     quality, status = forms.quality(best, others)
     return _result(job, best, quality, job.problem.n_products, status)
@@ -142,12 +163,26 @@ def _by_products(job: Job) -> FitResult:
             Z = np.random.default_rng(request.seed + 1).standard_normal((problem.n, kept))
             held_out = Z, problem.product(Z)
     warn_asymmetry(fit.asymmetry)
-    operator = symmetric_operator(fit.wiring, fit.angles, fit.eigenvalues)
+    operator: Any = symmetric_operator(fit.wiring, fit.angles, fit.eigenvalues)
+    if job.family is not None:
+        operator = _closer_to_completion(
+            operator, fit.completion.factor, job.family.plan.multiple, request.seed + 2
+        )
     stopped = bool(watch.status)
     quality = of_products(operator, fit, held_out, problem.samples, request.seed + 1, stopped)
     used = fit.n_products + (0 if held_out is None else held_out[0].shape[1])
     best = Candidate("products", operator, fit.history, fit.history[-1][2])
     return _result(job, best, quality, used)
+
+
+def _closer_to_completion(operator: Any, factor: Factor, rank: int, seed: int) -> Any:
+    """The rotations, or c·I + low rank cut from the completion itself, whichever has the smaller angle to it."""
+    cut = factor.cut(rank)
+    numbers = (np.full(operator.n, cut.shift), cut.basis, cut.weights)
+    plain = HybridOperator.without_rotations(*map(torch.from_numpy, numbers))
+    Z = np.random.default_rng(seed).standard_normal((operator.n, COMPARED))
+    angles = [column_angles(factor @ Z, form @ Z).mean() for form in (operator, plain)]
+    return plain if angles[1] < angles[0] else operator
 
 
 def _by_sgd(job: Job) -> FitResult:
@@ -220,9 +255,7 @@ def _result(
 ) -> FitResult:
     operator, request = best.operator, job.request
     if request.target == "inverse":  # what was fitted is H⁻¹
-        d = operator.eigenvalues
-        floor = FLOOR * float(d.abs().max())
-        operator = SymmetricOperator(operator.rotation, 1 / torch.where(d.abs() < floor, floor, d))
+        operator = _inverse(operator)
     return build_result(
         best,
         quality,
@@ -234,3 +267,14 @@ def _result(
         status=status,
         stopped=job.watch.status,
     )
+
+
+def _inverse(operator: Any) -> Any:
+    """The inverse, with eigenvalues of D that are nearly zero taken away from it."""
+    symmetric = getattr(operator, "symmetric", operator)
+    d = symmetric.eigenvalues
+    floor = FLOOR * float(d.abs().max())
+    safe = SymmetricOperator(symmetric.rotation, torch.where(d.abs() < floor, floor, d))
+    if isinstance(operator, HybridOperator):
+        return HybridOperator(safe, operator.basis, operator.weights).inverse()
+    return safe.inverse()

@@ -17,6 +17,7 @@ def fit_symmetric(
     n: int | None = None,
     *,
     n_rotations: int | None = None,
+    budget: Any = None,
     wiring: str | Wiring = "auto",
     depth: int = 1,
     method: str = "auto",
@@ -38,7 +39,13 @@ def fit_symmetric(
             LinearOperator, an operator of linear_operator, curvlinops, PyLops, or of this package); a
             function of columns, NumPy (n, k) in float64; or a tuple of samples (X, Y = HX), each (n, m).
         n: dimension, needed for a plain function.
-        n_rotations: the budget K; by default n⌈lg n⌉/2 · depth, the paper's.
+        n_rotations: the number of rotations K; by default n⌈lg n⌉/2 · depth, the paper's.
+        budget: what the operator may cost, in your own unit: "floats" stored, "bytes", "multiply_adds" of a product, or
+            "time", the seconds of a product with 256 vectors on one CPU thread (16384 on a GPU) in H's dtype, on H's
+            device. By itself it means as much as the default n_rotations cost; ("floats", 4704) gives the amount. The
+            best of a family is returned: rotations, a diagonal and rank-one terms, from no rotations, c·I + low rank
+            and a diagonal + low rank, to no terms. Times come from a model: `fitting.timing.calibrate` measures this
+            machine, and until then a table that comes with the package serves. Not with n_rotations or target_angle.
         wiring: "auto" fits the forms that make sense at this budget and keeps the best; "butterfly"; "pairs"
             (chosen from the data); or a `Butterfly` to use.
         depth: of the butterfly, and of the default budget.
@@ -73,6 +80,7 @@ def fit_symmetric(
         target=target,
         method=method,
         n_rotations=n_rotations,
+        budget=budget,
         wiring=wiring,
         depth=depth,
         max_products=max_products,

@@ -13,7 +13,7 @@ def test_preconditioners_are_inverses():
     A = rng.standard_normal((6, 6))
     H, r = A @ A.T, rng.standard_normal(6)
     cut, fit = low_rank(H, [3])[3], fit_symmetric(H).operator
-    factor = Factor(cut.c, cut.V, cut.w)
+    factor = Factor(cut.d, cut.V, cut.w)
     for form in (cut, factor, fit, np.diag(np.diagonal(H))):
         dense = form @ np.eye(6) + 0.1 * np.eye(6)
         np.testing.assert_allclose(preconditioner(form, 0.1, "")(r), np.linalg.solve(dense, r), atol=1e-9)

@@ -22,7 +22,7 @@ def preconditioner(A: Any, shift: float, label: str) -> Callable[[np.ndarray], n
     if hasattr(A, "eigenvalues"):
         inverse = A.function(lambda d: 1 / (d.clamp(min=0.0) + shift))
         return lambda r: inverse @ r
-    V, w, c = (A.basis, A.weights, A.shift) if isinstance(A, Factor) else (A.V, A.w, A.c)
+    V, w, c = (A.basis, A.weights, A.shift) if isinstance(A, Factor) else (A.V, A.w, A.d)
     base = max(c, 0.0) + shift
     kept = 1 / (np.maximum(c + w, 0.0) + shift) - 1 / base
     return lambda r: r / base + V @ (kept * (V.T @ r))

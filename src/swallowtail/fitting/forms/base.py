@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from swallowtail.fitting.budget import Prices
 from swallowtail.fitting.checkpoint import Checkpoint
 from swallowtail.fitting.inputs import Problem
+from swallowtail.fitting.methods.hybrid import Plan
 from swallowtail.fitting.quality import Fitted
 from swallowtail.fitting.request import Request
 from swallowtail.fitting.result import Candidate, Quality
@@ -17,14 +19,25 @@ from swallowtail.wiring import Butterfly
 LARGEST_BUTTERFLY = 512  # beyond this n, trying a butterfly too takes longer than the pairs, and rarely wins
 
 
+class Family(NamedTuple):
+    """What the user's own budget buys."""
+
+    unit: str
+    amount: float
+    plan: Plan
+    butterfly: int  # the depth of the butterfly that it pays for, without rank-one terms; 0: none
+
+
 class Job(NamedTuple):
     """A fit under way."""
 
     request: Request
     problem: Problem
-    budget: int
+    budget: int  # the most rotations
     watch: Watch
     saved: Checkpoint
+    prices: Prices
+    family: Family | None = None  # set if the request has a budget
 
 
 class Forms:
@@ -36,6 +49,14 @@ class Forms:
     def order(self) -> list[str]:
         """The forms to try."""
         request = self.request
+        family = self.job.family
+        if family is not None and request.method == "auto":
+            fixed = request.wiring == "auto" and family.butterfly and 1 < self.n <= LARGEST_BUTTERFLY
+            return (
+                ["recovery", "hybrid", "butterfly"]
+                if fixed and self.may_recover()
+                else ["hybrid", "butterfly"][: 1 + bool(fixed)]
+            )
         if request.method != "auto":
             return [request.method if request.method != "products" else "pairs"]
         if request.wiring == "pairs":
@@ -84,6 +105,10 @@ class Forms:
 
     def hybrid(self) -> Candidate:
         raise NotImplementedError
+
+    def best(self, candidates: list[Candidate]) -> Candidate:
+        """The form to return."""
+        return min(candidates, key=lambda candidate: candidate.objective)
 
     def quality(self, best: Candidate, others: dict[str, Any]) -> tuple[Quality, str]:
         """How good the best form is, and "exact" or "converged"."""

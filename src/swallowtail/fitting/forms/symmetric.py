@@ -13,16 +13,21 @@ from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.records import DenseFit, Stop
 from swallowtail.fitting.forms.base import Forms, Job
 from swallowtail.fitting.methods.butterfly import fit_butterfly
-from swallowtail.fitting.methods.hybrid import HybridFit, fit_hybrid
+from swallowtail.fitting.methods.hybrid import HybridFit, Plan, fit_hybrid
+from swallowtail.fitting.methods.low_rank import factor_analysis, gaussian_loss, probabilistic_pca
 from swallowtail.fitting.methods.pairs import fit_pairs
 from swallowtail.fitting.methods.recovery import recover_symmetric
 from swallowtail.fitting.properties import dense_inverse
 from swallowtail.fitting.quality import EXACT, of_symmetric
 from swallowtail.fitting.result import Candidate, Quality
+from swallowtail.fitting.rivals import Judged, cost_of, likelihood_score, n_probes
 from swallowtail.metrics import error_angle
 from swallowtail.operators import HybridOperator, Rotation, SymmetricOperator
 from swallowtail.wiring import Butterfly, Wiring
 
+CONTENDERS = (
+    3  # members of the family with least error, whose angles are compared, beside those without rotations
+)
 TRIES = 6  # fits to reach a target angle; one or two do
 
 
@@ -74,10 +79,48 @@ class SymmetricForms(Forms):
         return _symmetric("butterfly", fit)
 
     def hybrid(self) -> Candidate:
-        request, callback = self.request, self.job.watch.callback
-        return _hybrid(
-            fit_hybrid(self.matrix, self.job.budget, seed=request.seed, callback=callback, **request.options)
+        """The best of the family of rotations and rank-one terms."""
+        request, family = self.request, self.job.family
+        if self.target == "likelihood":
+            return self.best([self.pairs(), *self._likely()])
+        plan = Plan.of_equal_work(self.n, self.job.budget) if family is None else family.plan
+        fits = fit_hybrid(
+            self.matrix, plan, seed=request.seed, callback=self.job.watch.callback, **request.options
         )
+        return self.best(
+            [_hybrid(fit) for fit in fits[:CONTENDERS]]
+            + [_hybrid(f) for f in fits[CONTENDERS:] if not len(f.rotations.angles)]
+        )
+
+    def _likely(self) -> list[Candidate]:
+        """Probabilistic PCA and factor analysis, which the family holds for the likelihood."""
+        assert self.job.family is not None
+        plan = self.job.family.plan
+        forms = {
+            "c·I + low rank": probabilistic_pca(self.matrix, [plan.multiple])[plan.multiple],
+            "diagonal + low rank": factor_analysis(self.matrix, len(plan.rotations) - 1),
+        }
+        found = []
+        for name, form in forms.items():
+            loss = gaussian_loss(self.matrix, form) - 1.0  # as the mean of log d, where tr B⁻¹H = n
+            found.append(_hybrid(HybridFit.without_rotations(form, [(name, 0, loss)])))
+        return found
+
+    def best(self, candidates: list[Candidate]) -> Candidate:
+        """Within a budget, by what a rival would be better in: the angle, or the likelihood."""
+        family = self.job.family
+        if family is None or len(candidates) == 1:
+            return super().best(candidates)
+        if self.target == "likelihood":
+            return min(candidates, key=lambda c: likelihood_score(self.matrix, c.operator))
+        within = [
+            c for c in candidates if cost_of(c.operator, self.job.prices).of(family.unit) <= family.amount
+        ]
+        angles = [
+            error_angle(self.matrix, c.operator, n_probes(self.n), seed=self.request.seed + 2)
+            for c in within or candidates
+        ]
+        return (within or candidates)[int(np.argmin(angles))]
 
     def pairs(self) -> Candidate:
         """Fit pairs; for a target angle, to the relative error that gives it: a little below its sine, by trying."""
@@ -110,7 +153,11 @@ class SymmetricForms(Forms):
 
     def quality(self, best: Candidate, others: dict[str, Any]) -> tuple[Quality, str]:
         exact = self.target == "matrix" and best.objective < EXACT**2
-        found = of_symmetric(self.matrix, self._fitted(best, others), self.job.problem.sparse)
+        family, sparse = self.job.family, self.job.problem.sparse if self.request.target == "matrix" else None
+        judged = Judged(
+            self.job.prices, self.target, *((family.unit, family.amount) if family is not None else ())
+        )
+        found = of_symmetric(self.matrix, self._fitted(best, others), sparse, judged)
         return found, "exact" if exact else "converged"
 
 
@@ -135,8 +182,8 @@ def _symmetric(method: str, fit: DenseFit) -> Candidate:
 
 
 def _hybrid(fit: HybridFit) -> Candidate:
-    symmetric = _symmetric("pairs", fit.rotations).operator
-    if not len(fit.weights):  # rotations alone were best
-        return Candidate("pairs", symmetric, fit.history, fit.history[-1][2])
+    symmetric, value = _symmetric("pairs", fit.rotations).operator, fit.history[-1][2]
+    if not len(fit.weights) and len(fit.rotations.angles):  # rotations alone were best
+        return Candidate("pairs", symmetric, fit.history, value)
     operator = HybridOperator(symmetric, torch.from_numpy(fit.basis), torch.from_numpy(fit.weights))
-    return Candidate("hybrid", operator, fit.history, fit.history[-1][2])
+    return Candidate("hybrid" if len(fit.rotations.angles) else "low rank", operator, fit.history, value)

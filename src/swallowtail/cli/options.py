@@ -1,0 +1,36 @@
+"""Options that take more than a word to read or to check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from swallowtail.cli.files import check_output
+from swallowtail.errors import ArgumentError
+
+
+def budget_of(text: str) -> str | tuple[str, float]:
+    """A unit, or a unit and an amount.
+
+    >>> budget_of("time"), budget_of("floats:4704")
+    ('time', ('floats', 4704.0))
+    """
+    unit, colon, amount = text.partition(":")
+    if not colon:
+        return unit
+    try:
+        return unit, float(amount)
+    except ValueError:
+        raise ArgumentError(
+            "--budget", "a unit, or one and a number", repr(text), "try floats:4704"
+        ) from None
+
+
+def check_plot(path: Path) -> None:
+    """Before the fit, not after it."""
+    try:
+        from matplotlib.backend_bases import FigureCanvasBase
+    except ImportError as error:
+        raise ImportError(f"--plot needs matplotlib ({error}); try: pip install swallowtail[plot]") from error
+    check_output("--plot", path, "")
+    if path.suffix[1:] not in FigureCanvasBase.get_supported_filetypes():
+        raise ArgumentError("--plot", "a file like plot.png or plot.pdf", path.name)

@@ -1,0 +1,22 @@
+"""The plain alternatives at equal floats, bytes, multiply-adds and time, and the verdict on a fit beside them."""
+
+from swallowtail.fitting.methods.low_rank import LowRank, low_rank
+from swallowtail.fitting.rivals.forms import cost_of, equal_ranks, factor_rivals
+from swallowtail.fitting.rivals.rotation import low_rank_rotation, rotation_rivals
+from swallowtail.fitting.rivals.symmetric import Judged, dense_rivals, likelihood_score, n_probes
+from swallowtail.fitting.rivals.verdict import verdict
+
+__all__ = [
+    "Judged",
+    "LowRank",
+    "cost_of",
+    "dense_rivals",
+    "equal_ranks",
+    "factor_rivals",
+    "likelihood_score",
+    "low_rank",
+    "low_rank_rotation",
+    "n_probes",
+    "rotation_rivals",
+    "verdict",
+]

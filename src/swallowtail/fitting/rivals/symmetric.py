@@ -1,0 +1,172 @@
+"""The rivals of a fit of H from its entries, at equal floats, bytes, multiply-adds and time.
+
+c·I + low rank, a diagonal + low rank, the largest entries, a band, HODLR, the other forms that were fitted, H itself.
+For the target "likelihood" they are judged by nats per dimension, and are probabilistic PCA and factor analysis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from swallowtail.fitting.budget import NAMES, UNITS, Cost, Prices
+from swallowtail.fitting.methods import low_rank as plain
+from swallowtail.fitting.methods.low_rank import FULL_EIGH, LowRank
+from swallowtail.fitting.result import Rival
+from swallowtail.fitting.rivals.forms import Alternative, cost_of, other_form, shared
+from swallowtail.fitting.rivals.hodlr import hodlr_rivals
+from swallowtail.fitting.rivals.sparse import sparse_rivals
+from swallowtail.metrics import column_angles, relative_error
+
+PROBES = 1000  # x for an angle; a fifth of it beyond FULL_EIGH, where angles hardly differ from x to x
+WORK = 1e9  # multiply-adds that a diagonal + low rank may take: a rival should not take longer than the fit
+
+
+class Judged(NamedTuple):
+    """What a fit is judged by."""
+
+    prices: Prices
+    target: str = "matrix"  # "matrix", or "likelihood": nats per dimension
+    strict: str = (
+        ""  # the unit that the user's budget is in: there no rival may cost more than the fit was allowed
+    )
+    amount: float = 0.0  # of that unit
+
+
+def dense_rivals(
+    H: np.ndarray,
+    operator: Any,
+    judged: Judged,
+    seed: int,
+    others: dict[str, Any],
+    sparse: Any = None,
+    quick: bool = False,
+) -> list[Rival]:
+    """Every rival of ``operator`` as an approximation of the dense matrix H.
+
+    Args:
+        H: shape (n, n).
+        operator: the fit, a SymmetricOperator or HybridOperator.
+        judged: by what.
+        seed: of the probes for the angle.
+        others: name → operator, the other forms that were fitted.
+        sparse: the CSR matrix, if H came as one.
+        quick: somebody waits: c·I + low rank alone, of what would have to be fitted.
+    """
+    n, prices, model = len(H), judged.prices, judged.prices.model
+    own = cost_of(operator, prices)
+    amounts = {unit: judged.amount if unit == judged.strict else own.of(unit) for unit in UNITS}
+    whole = Cost(n * n, 4 * n * n, n * n, model.at("dense", n))
+    # Where the budget pays for all n² numbers, the dense matrix is the rival.
+    dense = [unit for unit in UNITS if whole.of(unit) <= amounts[unit]]
+    forms = _low_rank_forms(H, {unit: a for unit, a in amounts.items() if unit not in dense}, judged, quick)
+    if judged.target == "matrix" and not quick:
+        forms += sparse_rivals(H, amounts, model)
+        forms += hodlr_rivals(H, amounts)
+    forms += [other_form(name, other, prices) for name, other in others.items()]
+    measure = _Measure(H, judged.target, seed)
+    rivals = [measure(form) for form in forms]
+    exact = measure.exact_score
+    if sparse is not None:
+        stored = 8 * sparse.nnz + 4 * (n + 1)  # bytes: values and columns, and where rows begin
+        cost = Cost(
+            sparse.nnz,
+            stored,
+            sparse.nnz,
+            model.at("sparse", n, sparse.nnz / n) if "sparse" in model.series else None,
+        )
+        equal = ", ".join(NAMES[unit] for unit in UNITS if cost.of(unit) <= amounts[unit])
+        rivals.append(
+            Alternative("the sparse matrix itself (CSR)", None, cost, equal).measured(0.0, 0.0, exact)
+        )
+    equal = ", ".join(NAMES[unit] for unit in dense)
+    rivals.append(Alternative("dense", None, whole, equal).measured(0.0, 0.0, exact))
+    return rivals
+
+
+def _low_rank_forms(
+    H: np.ndarray, amounts: dict[str, float], judged: Judged, quick: bool
+) -> list[Alternative]:
+    """c·I + low rank and a diagonal + low rank of the ranks nearest to each amount."""
+    n, prices = len(H), judged.prices
+    beside: dict[str, Callable[[int], Cost]] = {
+        "c·I": prices.multiple,
+        "diagonal": lambda r: prices.rotations(0, r),
+    }
+    if quick:
+        del beside["diagonal"]
+    ranks = {
+        what: {
+            NAMES[unit]: _nearest(cost, unit, amount, n, strict=unit == judged.strict)
+            for unit, amount in amounts.items()
+        }
+        for what, cost in beside.items()
+    }
+    forms = []
+    every = sorted({r for by_name in ranks.values() for r in by_name.values() if r >= 0})
+    likely = judged.target == "likelihood"
+    cuts = plain.probabilistic_pca(H, every) if likely else plain.low_rank(H, every)
+    for what, by_name in ranks.items():
+        for r in sorted({r for r in by_name.values() if r >= 0}):
+            if what == "c·I":
+                form = cuts[r]
+            else:
+                form = plain.factor_analysis(H, r) if likely else plain.diagonal_low_rank(H, r, cuts[r], WORK)
+            forms.append(Alternative(f"{what} + rank {r}", form, beside[what](r), shared(by_name, r)))
+    return forms
+
+
+def _nearest(cost: Callable[[int], Cost], unit: str, amount: float, n: int, strict: bool) -> int:
+    """The rank whose cost is nearest to an amount, or with ``strict`` the largest that costs no more; −1 for none."""
+    low, high = -1, n
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if cost(middle).of(unit) <= amount else (low, middle - 1)
+    above = low < n and cost(low + 1).of(unit) - amount < amount - (cost(low).of(unit) if low >= 0 else 0.0)
+    if strict:
+        return low
+    return low + 1 if above else max(low, 0)
+
+
+class _Measure:
+    """Measures alternatives on the probes that the fit's own angle was measured on."""
+
+    def __init__(self, H: np.ndarray, target: str, seed: int) -> None:
+        self.H, self.n, self.target, self.seed = H, len(H), target, seed
+        self.X = np.random.default_rng(seed).standard_normal((n_probes(self.n), self.n)).T
+        self.HX = H @ self.X
+        self.exact_score = 0.0
+        if target == "likelihood":
+            sign, size = np.linalg.slogdet(H)
+            self.exact_score = nats(float(size) / self.n + 1.0) if sign > 0 else -np.inf
+
+    def __call__(self, form: Alternative) -> Rival:
+        B = form.operator
+        angle = float(column_angles(self.HX, np.asarray(B @ self.X)).mean())
+        dense = self.n <= FULL_EIGH
+        error = relative_error(self.H, B @ np.eye(self.n) if dense else B, n_probes=100, seed=self.seed).value
+        score = likelihood_score(self.H, B) if self.target == "likelihood" else None
+        return form.measured(angle, error, score)
+
+
+def likelihood_score(H: np.ndarray, B: Any) -> float:
+    """The loss of the Gaussian with covariance B on data with covariance H, in nats per dimension; lower is better."""
+    if isinstance(B, LowRank):
+        return nats(plain.gaussian_loss(H, B))
+    try:
+        size, solved = float(B.logdet()), np.asarray(B.solve(H))
+    except ValueError:  # a singular one
+        return np.inf
+    return nats((size + float(np.trace(solved))) / len(H)) if np.isfinite(size) else np.inf
+
+
+def nats(loss: float) -> float:
+    """From (log det B + tr B⁻¹H)/n to the loss of the density."""
+    return 0.5 * (loss + float(np.log(2 * np.pi)))
+
+
+def n_probes(n: int) -> int:
+    """How many x an angle is averaged over."""
+    return PROBES if n <= FULL_EIGH else PROBES // 5

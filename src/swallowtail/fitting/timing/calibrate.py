@@ -1,0 +1,155 @@
+"""Measuring this machine, once: the times that `TimeModel` interpolates. Only an explicit call does it."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from swallowtail.fitting.core.product import flat_pairs
+from swallowtail.fitting.methods.pairs import fit_pairs
+from swallowtail.fitting.timing.record import Table, calibration_file, read_tables, write_tables
+from swallowtail.operators import HybridOperator, Rotation, SymmetricOperator
+from swallowtail.wiring import Butterfly, Grouped, Pairs
+
+SIZES = (64, 250, 1000, 4000)  # no large powers of two, on which products of matrices are unusually slow
+LARGEST_GROWN = 1000  # beyond this n a wiring is made of copies of a smaller one
+RANKS = (1, 4, 10, 16, 32, 64)
+PER_ROW = (4, 16, 64)  # entries of a sparse matrix
+VECTORS = {"cpu": 256, "cuda": 16384}  # fewer leave a GPU waiting for the host
+DTYPES = {"cpu": (torch.float32, torch.float64), "cuda": (torch.float32, torch.bfloat16)}
+REPEATS, LONG_ENOUGH = 60, 0.4  # measurements, and seconds after which fewer do
+
+Progress = Callable[[int, int, str], None]  # called as progress(done, total, what is being measured)
+Task = tuple[str, int, float, Callable[[torch.Tensor], Any]]  # series, n, amount, the product with rows x
+
+
+def calibrate(device: Any = "cpu", progress: Progress | None = None, path: Path | None = None) -> Path:
+    """Measure products on a device and keep the times; `fit_symmetric` with ``budget="time"`` then uses them.
+
+    On a CPU one thread does 256 products at a time. Takes ten seconds or so; on a GPU a minute, for compiling.
+
+    Args:
+        device: "cpu" or "cuda".
+        progress: called as progress(done, total, label) before each measurement.
+        path: of the record, by default in the user's cache folder; tables of other devices in it are kept.
+
+    Returns:
+        The path of the record.
+    """
+    device = torch.device(device)
+    path = calibration_file() if path is None else path
+    tables = read_tables(path)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        wirings = {n: _chosen(n) for n in SIZES}
+        tasks = {dtype: list(_tasks(device, dtype, wirings)) for dtype in DTYPES[device.type]}
+        total, done = sum(map(len, tasks.values())), 0
+        for dtype, of_dtype in tasks.items():
+            name = str(dtype).removeprefix("torch.")
+            table = _empty_table(device)
+            for series, n, amount, run in of_dtype:
+                if progress is not None:
+                    progress(done, total, f"{series}, n = {n}, {name}")
+                x = torch.randn(VECTORS[device.type], n, generator=torch.Generator().manual_seed(0))
+                points = table["series"].setdefault(series, {}).setdefault(n, [])
+                points.append((amount, _seconds(run, x.to(device, dtype))))
+                done += 1
+            tables[f"{device.type} {name}"] = table
+    finally:
+        torch.set_num_threads(threads)
+    write_tables(path, tables)
+    return path
+
+
+def _empty_table(device: torch.device) -> Table:
+    hardware = (
+        torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else platform.processor() or platform.machine()
+    )
+    made = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return {"vectors": VECTORS[device.type], "made": made, "hardware": hardware, "series": {}}
+
+
+def _chosen(n: int) -> np.ndarray:  # shape: (K, 2)
+    """Pairs as a fit chooses them, n⌈lg n⌉ of them: grown on a kernel of random points in the plane."""
+    m = min(n, LARGEST_GROWN)
+    points = np.random.default_rng(0).uniform(size=(m, 2)) * m**0.5
+    H = np.exp(-np.linalg.norm(points[:, None] - points, axis=-1) / 2)
+    pairs = flat_pairs(fit_pairs(H, m * (m - 1).bit_length(), cycles=0, finish=0).wiring)
+    copies = pairs[:, None, :] + m * np.arange(n // m)[:, None]
+    return np.ascontiguousarray(copies.reshape(-1, 2))
+
+
+def _tasks(device: torch.device, dtype: torch.dtype, wirings: dict[int, np.ndarray]) -> Iterator[Task]:
+    for n in SIZES:
+        generator = torch.Generator().manual_seed(n)
+
+        def draw(*shape: int, generator: torch.Generator = generator) -> torch.Tensor:
+            return torch.randn(shape, generator=generator).to(device, dtype)
+
+        d = draw(n)
+        for share in (0.25, 0.5, 1.0):
+            pairs = wirings[n][: int(share * len(wirings[n]))]
+            wiring = Pairs.from_sequence(n, pairs)[0]
+            for name, form in (("pairs", wiring), ("grouped", Grouped.from_wiring(wiring))):
+                operator = SymmetricOperator(Rotation(form, draw(len(pairs))), d)
+                yield name, n, len(pairs) / n, operator._rows
+        for depth in (1, 2):
+            butterfly = Butterfly(n, depth)
+            operator = SymmetricOperator(Rotation(butterfly, draw(butterfly.n_rotations)), d)
+            yield "butterfly", n, butterfly.n_rotations / n, operator._rows
+        yield "plain", n, 0, SymmetricOperator(Rotation(Pairs(n, []), draw(0)), d)._rows
+        for rank in RANKS:
+            plain = HybridOperator.without_rotations(d, draw(n, rank), draw(rank))
+            yield "plain", n, rank, plain._rows
+        yield "dense", n, 0, partial(torch.mm, mat2=draw(n, n))
+        if device.type == "cpu":
+            yield from _sparse(n, dtype)
+
+
+def _sparse(n: int, dtype: torch.dtype) -> Iterator[Task]:
+    from scipy.sparse import csr_array
+
+    for count in PER_ROW:
+        if count < n:
+            rows = np.repeat(np.arange(n), count)
+            columns = np.random.default_rng(n).integers(0, n, len(rows))
+            values = np.ones(len(rows), np.float64 if dtype == torch.float64 else np.float32)
+            matrix = csr_array((values, (rows, columns)), shape=(n, n))
+            yield "sparse", n, matrix.nnz / n, partial(_times_rows, matrix)
+
+
+def _times_rows(matrix: Any, x: torch.Tensor) -> Any:
+    return matrix @ x.numpy().T
+
+
+def _seconds(run: Callable[[torch.Tensor], Any], x: torch.Tensor) -> float:
+    """The least of several measurements, after two that compile and fill caches.
+
+    On a CPU, of the thread's own time: it does not count while others have the processor.
+    """
+    best, spent, clock = np.inf, 0.0, time.perf_counter if x.is_cuda else time.thread_time
+    for index in range(REPEATS + 2):
+        if x.is_cuda:
+            torch.cuda.synchronize()
+        begin = clock()
+        run(x)
+        if x.is_cuda:
+            torch.cuda.synchronize()
+        taken = clock() - begin
+        if index < 2:
+            continue
+        best, spent = min(best, taken), spent + taken
+        if spent > LONG_ENOUGH and index > 5:
+            break
+    return float(best)

@@ -1,0 +1,99 @@
+"""The record of measured times: where it lies, how it is written, what it must hold.
+
+One JSON file has a table per device and dtype. A table has a series per form; a series has points (amount, seconds)
+for each of several n:
+
+    {"format": 1, "tables": {"cpu float32": {"vectors": 256, "made": "2026-11-16", "hardware": "…",
+     "series": {"pairs": {"64": [[1.0, 3.1e-05], …], "256": …}, …}}}}
+
+Amounts: rotations per coordinate for "pairs", "grouped" and "butterfly"; rank for "plain", a diagonal and rank-one
+terms; entries per row for "sparse"; nothing (0) for "dense".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import uuid
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from swallowtail.errors import ArgumentError
+
+FORMAT = 1
+SERIES = ("pairs", "grouped", "butterfly", "plain", "sparse", "dense")
+SHIPPED = Path(__file__).with_name("shipped.json")
+
+Points = list[tuple[float, float]]  # (amount, seconds), rising amounts
+Table = dict[str, Any]  # "vectors", "made", "hardware", and "series": name → n → Points
+
+
+def calibration_file() -> Path:
+    """Where `calibrate` keeps its record: in the user's cache folder."""
+    if sys.platform == "win32":
+        folder = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    else:
+        folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(folder) / "swallowtail" / "times.json"
+
+
+def read_tables(path: Path) -> dict[str, Table]:
+    """The tables of a record, checked; none if there is no such file.
+
+    A damaged or newer record is an `ArgumentError` that says how to get rid of it.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    try:
+        found = json.loads(text)
+        if found["format"] != FORMAT:
+            raise ValueError(f"format {found['format']!r}")
+        return {name: _table(table) for name, table in found["tables"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ArgumentError(
+            str(path),
+            f"a record of times of format {FORMAT}",
+            f"something else ({type(error).__name__}: {error})",
+            "delete it, or calibrate again with `swallowtail warmup --calibrate`",
+        ) from error
+
+
+def write_tables(path: Path, tables: dict[str, Table]) -> None:
+    """Write a record; at every moment the file is the old one or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        temporary.write_text(
+            json.dumps({"format": FORMAT, "tables": tables}, indent=1) + "\n", encoding="utf-8"
+        )
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _table(table: Any) -> Table:
+    series = {
+        str(name): {int(n): _points(points) for n, points in by_n.items()}
+        for name, by_n in table["series"].items()
+        if by_n
+    }
+    if not {"pairs", "plain"} <= set(series):
+        raise ValueError("no series of pairs or of rank-one terms")
+    made, hardware = (str(table[key])[:100] for key in ("made", "hardware"))
+    return {"vectors": int(table["vectors"]), "made": made, "hardware": hardware, "series": series}
+
+
+def _points(points: Any) -> Points:
+    found = sorted((float(amount), float(seconds)) for amount, seconds in points)
+    if not found or any(not (math.isfinite(a) and math.isfinite(s)) or a < 0 or s <= 0 for a, s in found):
+        raise ValueError("a point that is no amount and positive time")
+    rising = accumulate(
+        (seconds for _, seconds in found), max
+    )  # more takes no less time: a measurement may say so
+    return [(amount, seconds) for (amount, _), seconds in zip(found, rising, strict=True)]
