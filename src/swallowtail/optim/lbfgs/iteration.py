@@ -11,8 +11,17 @@ import torch
 from torch import Tensor
 
 from swallowtail.ops import PreparedCache
+from swallowtail.optim.lbfgs import compiled
 from swallowtail.optim.lbfgs.line_search import Trial, strong_wolfe
-from swallowtail.optim.lbfgs.memory import Memory, forget, learn, learned_is_used, precondition
+from swallowtail.optim.lbfgs.memory import (
+    Memory,
+    forget,
+    is_compiled,
+    learn,
+    learned_is_used,
+    pairs_for,
+    precondition,
+)
 from swallowtail.optim.lbfgs.settings import Settings
 
 Evaluate = Callable[[Tensor], tuple[float, Tensor]]
@@ -88,7 +97,7 @@ def minimize(
     status = Status.ITERATION_LIMIT
     cache = PreparedCache()
     while iteration < settings.max_iter:
-        if float(here.gradient.abs().max()) <= settings.tolerance_grad:
+        if _largest(here.gradient) <= settings.tolerance_grad:
             status = Status.GRADIENT_SMALL
             break
         if n_evaluations >= settings.max_eval:
@@ -109,7 +118,7 @@ def minimize(
         if callback is not None and callback(here.x, here.f):
             status = Status.STOPPED
             break
-        if max(float(step.abs().max()), abs(decrease)) <= settings.tolerance_change:
+        if max(_largest(step), abs(decrease)) <= settings.tolerance_change:
             status = Status.CHANGE_SMALL
             break
     return Outcome(here, iteration, n_evaluations, status)
@@ -149,18 +158,28 @@ def direction(
     count, size = int(memory["n_samples"]), settings.history_size
     if not count:
         return gradient.clone()
+    if is_compiled(gradient):
+        names = ("steps", "changes", "angles", "inverse_eigenvalues")
+        S, Y, angles, d = (memory[name].numpy() for name in names)
+        learned, pairs = learned_is_used(memory), pairs_for(gradient.numel())
+        return torch.from_numpy(compiled.direction(gradient.numpy(), S, Y, count, learned, pairs, angles, d))
     order = [(count - 1 - k) % size for k in range(min(count, size))]  # newest first
-    S, Y = memory["steps"], memory["changes"]
+    steps, changes = memory["steps"], memory["changes"]
     q, alphas = gradient.clone(), []
     for k in order:
-        alpha = (S[k] @ q) / (S[k] @ Y[k])
-        q -= alpha * Y[k]
+        alpha = (steps[k] @ q) / (steps[k] @ changes[k])
+        q -= alpha * changes[k]
         alphas.append(alpha)
     newest = order[0]
-    both = torch.stack([q, Y[newest]])
+    both = torch.stack([q, changes[newest]])
     if learned_is_used(memory):
         both = precondition(memory, both, cache)
-    z = both[0] * ((S[newest] @ Y[newest]) / (Y[newest] @ both[1]))
+    z = both[0] * ((steps[newest] @ changes[newest]) / (changes[newest] @ both[1]))
     for k, alpha in zip(reversed(order), reversed(alphas), strict=True):
-        z += S[k] * (alpha - (Y[k] @ z) / (S[k] @ Y[k]))
+        z += steps[k] * (alpha - (changes[k] @ z) / (steps[k] @ changes[k]))
     return z
+
+
+def _largest(x: Tensor) -> float:
+    """The largest |x_i|; NaN if there is one."""
+    return compiled.largest(x.numpy()) if is_compiled(x) else float(x.abs().max())

@@ -7,15 +7,19 @@ dictionary of tensors (`new_memory`), so that it can be saved, copied and resume
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from swallowtail import ops
+from swallowtail.kernels.cpu.jit import switched_off
 from swallowtail.operators.rotation import Rotation
 from swallowtail.operators.symmetric import SymmetricOperator
 from swallowtail.ops import PreparedCache
-from swallowtail.optim.closed_form import angles_from_samples
+from swallowtail.optim.closed_form import ROUNDING, angles_from_samples
+from swallowtail.optim.lbfgs import compiled
 from swallowtail.optim.lbfgs.settings import Settings
 from swallowtail.wiring import Butterfly
 
@@ -26,6 +30,7 @@ LEAST_CURVATURE = 1e-12  # of cos(s, y): samples below it say nothing reliable a
 LEAST_COSINE = 1e-6  # in the gain: log cos of smaller (or negative) ones would drown all other samples
 
 
+@lru_cache(8)
 def wiring_for(n: int) -> Butterfly:
     """The butterfly with neighbours first: strides 1, 2, 4, …
 
@@ -34,6 +39,17 @@ def wiring_for(n: int) -> Butterfly:
     takes 70 evaluations where this takes 41 (L-BFGS: 87).
     """
     return Butterfly(n, reverse=True)
+
+
+@lru_cache(8)
+def pairs_for(n: int) -> np.ndarray:  # shape: (K, 2)
+    """The pairs of `wiring_for` (n), layer by layer."""
+    return np.concatenate([*wiring_for(n).layers(), np.zeros((0, 2), np.int64)])
+
+
+def is_compiled(x: Tensor) -> bool:
+    """Whether vectors like this go through `compiled`."""
+    return x.is_cpu and x.dtype in (torch.float32, torch.float64) and not switched_off()
 
 
 def new_memory(x: Tensor, history_size: int) -> Memory:
@@ -59,22 +75,36 @@ def learn(
     changes of the gradient towards the steps that caused them, by more than `GATE_OPENS`. It is judged on
     samples that it has not been fitted to.
     """
-    sizes = float(step.norm()) * float(change.norm())
-    cosine = float(step @ change) / sizes if sizes > 0 else 0.0
+    fitted = int(memory["n_fits"]) > 0
+    cosine, new_cosine = _cosines(memory, step, change, fitted, cache)
     if not cosine > LEAST_CURVATURE:
         return
-    if int(memory["n_fits"]):
-        turned = precondition(memory, change, cache)
-        new_cosine = float(turned @ step) / (float(turned.norm()) * float(step.norm()))
+    if fitted:
         gain = math.log(max(new_cosine, LEAST_COSINE)) - math.log(max(cosine, LEAST_COSINE))
         decay = settings.gate_decay
         memory["gate"].mul_(decay).add_((1 - decay) * gain)
     count = int(memory["n_samples"])
-    memory["steps"][count % settings.history_size] = step
-    memory["changes"][count % settings.history_size] = change
+    for name, vector in (("steps", step), ("changes", change)):
+        memory[name][count % settings.history_size].copy_(vector)
     memory["n_samples"] += 1
     if settings.preconditioner != "none" and (count + 1) % settings.refresh == 0:
         _refit(memory, settings)
+
+
+def _cosines(
+    memory: Memory, step: Tensor, change: Tensor, fitted: bool, cache: PreparedCache | None
+) -> tuple[float, float]:
+    """cos(y, s) and, once there is a fit, cos(Py, s)."""
+    if is_compiled(step):
+        angles, d = memory["angles"].numpy(), memory["inverse_eigenvalues"].numpy()
+        pairs = pairs_for(step.numel())
+        return compiled.cosines(step.numpy(), change.numpy(), fitted, pairs, angles, d)
+
+    def cosine(y: Tensor) -> float:
+        sizes = float(step.norm()) * float(y.norm())
+        return float(step @ y) / sizes if sizes > 0 else 0.0
+
+    return cosine(change), cosine(precondition(memory, change, cache)) if fitted else 0.0
 
 
 def forget(memory: Memory) -> None:
@@ -91,6 +121,9 @@ def learned_is_used(memory: Memory) -> bool:
 def precondition(memory: Memory, x: Tensor, cache: PreparedCache | None = None) -> Tensor:
     """Q D⁻¹ Qᵀ x for vectors on the last axis."""
     angles, d = memory["angles"], memory["inverse_eigenvalues"]
+    if x.ndim == 1 and is_compiled(x):
+        parts = (x.numpy(), pairs_for(len(x)), angles.numpy(), d.numpy())
+        return torch.from_numpy(compiled.precondition(*parts))
     return ops.symmetric_matvec(x, wiring_for(x.shape[-1]), angles, d, cache=cache)
 
 
@@ -114,6 +147,9 @@ def _refit(memory: Memory, settings: Settings) -> None:
     """
     count = min(int(memory["n_samples"]), settings.history_size)
     S, Y = memory["steps"][:count], memory["changes"][:count]
+    if is_compiled(S) and settings.preconditioner != "random":
+        _refit_compiled(memory, settings, count)
+        return
     scale = 1.0 / S.norm(dim=1, keepdim=True)
     samples = torch.cat([Y * scale, S * scale]).T.contiguous()  # shape: (n, 2 count)
     wiring = wiring_for(samples.shape[0])
@@ -129,4 +165,14 @@ def _refit(memory: Memory, settings: Settings) -> None:
     y2, s2 = (part.square().mean(1) for part in (samples[:, :count], samples[:, count:]))
     y2, s2 = (m + settings.damping * m.mean() for m in (y2, s2))
     memory["inverse_eigenvalues"].copy_((s2 / y2).sqrt())
+    memory["n_fits"] += 1
+
+
+def _refit_compiled(memory: Memory, settings: Settings, count: int) -> None:
+    """`_refit` of a rotated or diagonal H₀."""
+    names = ("steps", "changes", "angles", "inverse_eigenvalues")
+    S, Y, angles, d = (memory[name].numpy() for name in names)
+    rounding, number = ROUNDING * torch.finfo(memory["steps"].dtype).eps, S.dtype.type
+    rotated, pairs = settings.preconditioner == "rotated", pairs_for(S.shape[1])
+    compiled.refit(S, Y, count, rotated, pairs, angles, d, number(settings.damping), number(rounding))
     memory["n_fits"] += 1
