@@ -71,6 +71,9 @@ def table() -> None:
         "- symmetric: Q D Qᵀ x, beside c·I + low rank with as many multiply-adds. The quadratic form is xᵀQ D Qᵀx.",
         "- training: Q x and its gradients; with new angles, the coefficients are made again at each step.",
         "- pairs: 3920 rotations on pairs like those of a fit to MNIST, beside a butterfly on vectors of length 1024.",
+        "- groups of 128: fixed groups of 128 coordinates, eight layers, beside torch.bmm of the made matrices.",
+        "- rounds of groups: groups that change from round to round, like those of a fit to MNIST.",
+        "- layer training: forward and backward of nn.Rotate and of nn.Linear, 2^26 numbers.",
         "- one vector: a batch of one. threads: the same product on one thread and on more.",
         "",
     ]

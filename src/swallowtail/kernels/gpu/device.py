@@ -42,9 +42,14 @@ def multiplies_blocks(device: torch.device, dtype: torch.dtype) -> bool:
 def float32_products() -> Literal["tf32x3", "tf32"]:
     """How tensor cores multiply float32 numbers: in three parts, as exact as float32, unless PyTorch is told otherwise.
 
-    ``torch.set_float32_matmul_precision("high")`` asks for one product of rounded numbers.
+    ``torch.set_float32_matmul_precision("high")`` asks for one product of rounded numbers, and so does
+    ``torch.backends.cuda.matmul.fp32_precision = "tf32"``.
     """
-    return "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+    try:
+        exact = torch.get_float32_matmul_precision() == "highest"
+    except RuntimeError:  # it refuses to answer once the other way has been used
+        exact = torch.backends.cuda.matmul.fp32_precision != "tf32"
+    return "tf32x3" if exact else "tf32"
 
 
 @lru_cache(maxsize=8)
