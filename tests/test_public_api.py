@@ -16,18 +16,18 @@ NAMES = {
         available_backends select_backend use_backend
         ArgumentError hessian load save datasets gaussians nn optim
         Estimate FitResult Stop Tracker error_angle fit_rotation fit_symmetric random_orthogonal random_symmetric
-        GivensCovariance GivensLaplace GivensMixture GivensNormal
+        GivensCovariance GivensDiscriminant GivensLaplace GivensMixture GivensNormal
         conditional conjugate_gradients linear_regression log_determinant marginal product
     """,
     "swallowtail.fitting": "FitResult Rival Stop Tracker fit_rotation fit_symmetric",
     "swallowtail.gaussians": """
-        GivensCovariance GivensLaplace GivensMixture GivensNormal
+        GivensCovariance GivensDiscriminant GivensLaplace GivensMixture GivensNormal
         conditional conjugate_gradients linear_regression log_determinant marginal product
         Conditional Predictive Product Regression Solution
     """,
     "swallowtail.operators": "HybridOperator Rotation SignedRotation SymmetricOperator",
 }  # fmt: skip
-ESTIMATORS = ("GivensCovariance", "GivensMixture")  # they need scikit-learn
+ESTIMATORS = ("GivensCovariance", "GivensDiscriminant", "GivensMixture")  # they need scikit-learn
 
 
 @pytest.mark.parametrize("module", NAMES)

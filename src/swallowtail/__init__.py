@@ -22,6 +22,7 @@ from swallowtail.wiring import Butterfly, Grouped, Pairs
 if TYPE_CHECKING:
     from swallowtail.gaussians.bayes import conditional, linear_regression, marginal, product
     from swallowtail.gaussians.covariance import GivensCovariance
+    from swallowtail.gaussians.discriminant import GivensDiscriminant
     from swallowtail.gaussians.laplace import GivensLaplace
     from swallowtail.gaussians.mixture import GivensMixture
     from swallowtail.gaussians.normal import GivensNormal
@@ -35,6 +36,7 @@ __all__ = [
     "Estimate",
     "FitResult",
     "GivensCovariance",
+    "GivensDiscriminant",
     "GivensLaplace",
     "GivensMixture",
     "GivensNormal",
@@ -69,11 +71,12 @@ __all__ = [
     "use_backend",
 ]
 if "GivensMixture" not in gaussians.__all__:  # scikit-learn is absent: `import *` and dir() leave them out
-    __all__.remove("GivensCovariance")
-    __all__.remove("GivensMixture")
+    for _estimator in ("GivensCovariance", "GivensDiscriminant", "GivensMixture"):
+        __all__.remove(_estimator)
 
-_GAUSSIANS = [  # imported when first used: two of them need scikit-learn
+_GAUSSIANS = [  # imported when first used: three of them need scikit-learn
     "GivensCovariance",
+    "GivensDiscriminant",
     "GivensLaplace",
     "GivensMixture",
     "GivensNormal",

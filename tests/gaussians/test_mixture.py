@@ -8,6 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from swallowtail.errors import ArgumentError
 from swallowtail.gaussians.distances import Distances
 from swallowtail.gaussians.mixture import GivensMixture
 from swallowtail.gaussians.selection import rotation_of
@@ -186,3 +187,21 @@ def test_scoring_many_rows_takes_no_more_memory():
         )  # what is returned, in parts and whole
         tracemalloc.stop()
     assert peaks[1] < peaks[0] + 2**20
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [(np.float32, 1e16), (np.float32, 1e-16), (np.float64, 1e149), (np.float64, 1e-149)]
+)
+def test_any_unit_is_as_good_as_another(dtype, scale):
+    rows = np.random.default_rng(0).normal(size=(200, 4)) + np.repeat([0, 6], 100)[:, None]
+    usual, other = (
+        GivensMixture(2, random_state=0, max_iter=5).fit((rows * s).astype(dtype)) for s in (1.0, scale)
+    )
+    expected = usual.score(rows.astype(dtype)) - 4 * np.log(scale)
+    assert other.score((rows * scale).astype(dtype)) == pytest.approx(expected, rel=1e-3)
+    far = np.full((1, 4), 1e30, dtype)
+    assert usual.predict_proba(far).sum() == pytest.approx(1)
+    assert np.isfinite(usual.score_samples(far)).all()
+    for bad in (scale**1.2, scale**2 if dtype == np.float32 else scale**1.1):
+        with pytest.raises(ArgumentError, match=r"^X: expected deviations from .*; try other units"):
+            GivensMixture(2).fit((rows * bad).astype(dtype))

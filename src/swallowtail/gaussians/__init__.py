@@ -4,6 +4,7 @@
 |---|---|---|
 | `GivensCovariance` | scikit-learn estimator of one covariance | covariance.py |
 | `GivensMixture` | scikit-learn estimator of a mixture | mixture.py |
+| `GivensDiscriminant` | scikit-learn classifier, one Gaussian per class | discriminant.py |
 | `GivensNormal` | torch distribution | normal.py |
 | `GivensLaplace` | Laplace approximation of a neural network's posterior | laplace.py |
 | `product`, `marginal`, `conditional`, `linear_regression` | Bayesian inference | bayes.py |
@@ -21,10 +22,11 @@ The other files serve these:
 | factors.py | factor analysis |
 | shape.py | a covariance with rotations and rank-one terms: operators, whitening, samples |
 | selection.py | growing rotations; which, how many, and how much noise for a mixture |
+| classes.py | the Gaussians of the classifier |
 | components.py | the Gaussians of a mixture and their M-step |
 | distances.py | Mahalanobis distances to all of them in one pass, for the E-step |
 
-The two estimators need scikit-learn. Each name is imported when it is first used, so the others work without it.
+The three estimators need scikit-learn. Each name is imported when it is first used, so the others work without it.
 """
 
 from importlib import import_module
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
         product,
     )
     from swallowtail.gaussians.covariance import GivensCovariance
+    from swallowtail.gaussians.discriminant import GivensDiscriminant
     from swallowtail.gaussians.laplace import GivensLaplace, Predictive
     from swallowtail.gaussians.mixture import GivensMixture
     from swallowtail.gaussians.normal import GivensNormal
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Conditional",
     "GivensCovariance",
+    "GivensDiscriminant",
     "GivensLaplace",
     "GivensMixture",
     "GivensNormal",
@@ -65,12 +69,13 @@ __all__ = [
     "product",
 ]
 if find_spec("sklearn") is None:  # `import *` and dir() leave out what cannot be imported
-    __all__.remove("GivensCovariance")
-    __all__.remove("GivensMixture")
+    for _estimator in ("GivensCovariance", "GivensDiscriminant", "GivensMixture"):
+        __all__.remove(_estimator)
 
 _FILES = {
     "Conditional": "bayes",
     "GivensCovariance": "covariance",
+    "GivensDiscriminant": "discriminant",
     "GivensLaplace": "laplace",
     "GivensMixture": "mixture",
     "GivensNormal": "normal",

@@ -10,6 +10,10 @@ import numpy as np
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 
+# Deviations whose squares, times some hundred coordinates, are normal numbers; and so are their inverses.
+SCALES = {np.dtype(np.float32): (1e-17, 1e17), np.dtype(np.float64): (1e-150, 1e150)}
+BLOCK = 1 << 20  # numbers looked at at once
+
 
 def check_shrinkage(value: Any) -> None:
     """``shrinkage`` is "auto" or a finite number ≥ 0."""
@@ -18,6 +22,17 @@ def check_shrinkage(value: Any) -> None:
         number and math.isfinite(value) and value >= 0
     ):
         raise ArgumentError("shrinkage", '"auto" or a number ≥ 0', repr(value))
+
+
+def check_scale(X: np.ndarray) -> None:
+    """Variances are squares: deviations must be such that their squares are in the range of the dtype."""
+    low, high = SCALES[X.dtype]
+    largest = max(
+        (float(np.abs(rows - X[0]).max()) for rows in np.array_split(X, 1 + X.size // BLOCK)), default=0
+    )
+    if largest and not low < largest < high:
+        expected = f"deviations from {low:g} to {high:g}, whose squares are in the range of {X.dtype}"
+        raise ArgumentError("X", expected, f"up to {largest:.3g}", "try other units")
 
 
 def check_mixture(model: Any, X: np.ndarray) -> None:

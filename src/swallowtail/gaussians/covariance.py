@@ -17,9 +17,10 @@ from sklearn.utils.validation import validate_data
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.budget import default_budget
-from swallowtail.gaussians.arguments import check_shrinkage
+from swallowtail.gaussians.arguments import check_scale, check_shrinkage
 from swallowtail.gaussians.covariance_fit import Found, Request, fit_dense, fit_sketch
 from swallowtail.gaussians.moments import DenseMoments, Reservoir, SketchMoments
+from swallowtail.gaussians.shape import Shape
 from swallowtail.operators import HybridOperator, SymmetricOperator
 from swallowtail.wiring import Butterfly, Wiring
 
@@ -98,6 +99,7 @@ class GivensCovariance(BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> GivensCovariance:
         """Forget what was seen, and fit to the rows of X (N, n), N ≥ 2."""
         X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        check_scale(X)
         self._start(X)
         self._take(X)
         self._refit()
@@ -107,6 +109,7 @@ class GivensCovariance(BaseEstimator):
         """Add the rows of X to the moments; the covariance is refitted when it is next read."""
         first = not hasattr(self, "_moments")
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=first)
+        check_scale(X)
         if first:
             self._start(X)
         self._take(X)
@@ -121,12 +124,17 @@ class GivensCovariance(BaseEstimator):
     @property
     def covariance_(self) -> SymmetricOperator | HybridOperator:
         """Σ."""
-        return self._state().found.shape.covariance
+        return self.shape_.covariance
 
     @property
     def precision_(self) -> SymmetricOperator | HybridOperator:
         """Σ⁻¹."""
-        return self._state().found.shape.precision
+        return self.shape_.precision
+
+    @property
+    def shape_(self) -> Shape:
+        """Q, D and rank-one terms: what covariance and precision are made of."""
+        return self._state().found.shape
 
     @property
     def noise_(self) -> float:
@@ -141,12 +149,12 @@ class GivensCovariance(BaseEstimator):
     @property
     def n_rotations_(self) -> int:
         """K."""
-        return self._state().found.shape.rotation.n_rotations
+        return self.shape_.rotation.n_rotations
 
     @property
     def rank_(self) -> int:
         """The number of rank-one terms."""
-        return self._state().found.shape.rank
+        return self.shape_.rank
 
     @property
     def n_samples_seen_(self) -> int:
@@ -160,18 +168,18 @@ class GivensCovariance(BaseEstimator):
 
     def mahalanobis(self, X: Any) -> np.ndarray:
         """Squared distances (x − location)ᵀ Σ⁻¹ (x − location), shape (N,)."""
-        shape = self._state().found.shape
+        shape = self.shape_
         return torch.cat([shape.distances(rows) for rows in self._centred(X)]).numpy()
 
     def whiten(self, X: Any) -> np.ndarray:
         """Rows with the location subtracted and covariance 1, in the basis of D, shape (N, n)."""
-        shape = self._state().found.shape
+        shape = self.shape_
         return torch.cat([shape.whiten(rows) for rows in self._centred(X)]).numpy()
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Log-density of every row, shape (N,)."""
         q = self.mahalanobis(X)
-        shape = self._state().found.shape
+        shape = self.shape_
         return -0.5 * (q + q.dtype.type(shape.n * math.log(2 * math.pi) + shape.logdet()))
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -182,7 +190,7 @@ class GivensCovariance(BaseEstimator):
         """Draw rows from N(location, Σ), shape (n_samples, n); others at each call unless ``random_state`` is given."""
         seed = check_random_state(random_state).randint(2**31 - 1)
         n_samples = checks.integer("n_samples", n_samples, at_least=1)
-        draws = self._state().found.shape.sample(n_samples, seed).numpy()
+        draws = self.shape_.sample(n_samples, seed).numpy()
         return draws + self.location_.astype(draws.dtype)
 
     def __sklearn_is_fitted__(self) -> bool:

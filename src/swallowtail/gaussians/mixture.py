@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from swallowtail import checks
 from swallowtail.fitting.budget import default_budget
-from swallowtail.gaussians.arguments import check_mixture
+from swallowtail.gaussians.arguments import check_mixture, check_scale
 from swallowtail.gaussians.components import Components, make_plan
 from swallowtail.gaussians.selection import Plan
 from swallowtail.operators import SymmetricOperator
@@ -111,6 +111,7 @@ class GivensMixture(DensityMixin, BaseEstimator):
             self._steps = 0
             return self
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        check_scale(X)
         self._steps = getattr(self, "_steps", 0) + 1
         X = X.astype(self._components.dtype, copy=False)
         log_density, resp = self._e_step(X)
@@ -207,6 +208,7 @@ class GivensMixture(DensityMixin, BaseEstimator):
     def _fit(self, X: Any) -> np.ndarray:
         """EM from every start; the responsibilities of a last E-step, so that predict and fit_predict agree."""
         X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        check_scale(X)
         check_mixture(self, X)
         state = check_random_state(self.random_state)
         warm = self.warm_start and hasattr(self, "_components")

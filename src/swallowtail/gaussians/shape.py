@@ -25,8 +25,9 @@ class Shape:
     def __init__(
         self, rotation: Rotation, variances: np.ndarray, basis: np.ndarray, weights: np.ndarray, dtype: Any
     ) -> None:
+        self.variances, self._terms = variances, (basis, weights)
         kind = torch.float32 if np.dtype(dtype) == np.float32 else torch.float64
-        exact = rotation.to(dtype=torch.float64)
+        self._dtype, self._exact = dtype, rotation.to(dtype=torch.float64)
         self.rotation = rotation.to(dtype=kind)
         self.n, self.rank, self.least = len(variances), basis.shape[1], float(variances.min())
         self._logdet = float(np.log(variances).sum() + np.log1p(weights).sum())
@@ -37,7 +38,7 @@ class Shape:
             if not self.rank
             else HybridOperator(
                 SymmetricOperator(self.rotation, power.to(kind)),
-                exact((V * power.sqrt()[:, None]).mT).mT.to(kind),
+                self._exact((V * power.sqrt()[:, None]).mT).mT.to(kind),
                 weight.to(kind),
             )
             for power, weight in ((d, w), (1 / d, -w / (1 + w)))
@@ -45,6 +46,14 @@ class Shape:
         self._root, self._inverse_root = d.sqrt().to(kind), (1 / d).sqrt().to(kind)
         self._basis = V.to(kind)
         self._stretch, self._shrink = torch.sqrt(1 + w).to(kind) - 1, torch.rsqrt(1 + w).to(kind) - 1
+
+    def with_variances(self, variances: np.ndarray, dtype: Any) -> Shape:
+        """The same rotations and rank-one terms around another D (n,)."""
+        return Shape(self._exact, variances, *self._terms, dtype)
+
+    def scaled(self, factor: float) -> Shape:
+        """Factor · Σ."""
+        return self.with_variances(factor * self.variances, self._dtype)
 
     @property
     def covariance(self) -> SymmetricOperator | HybridOperator:

@@ -1,0 +1,77 @@
+"""GivensDiscriminant: a scikit-learn classifier between quadratic and linear discriminant analysis."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from swallowtail import GivensDiscriminant
+
+
+@parametrize_with_checks([GivensDiscriminant(rotations="tied", pooling=0.5)])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def wine():
+    X, y = load_wine(return_X_y=True)
+    return train_test_split(X / X.std(0), y, train_size=90, stratify=y, random_state=3)
+
+
+@pytest.mark.parametrize("rotations", ["auto", "full", "tied"])
+def test_wines_are_told_apart_and_probabilities_mean_something(wine, rotations):
+    train, test, y, right = wine
+    model = GivensDiscriminant(rotations=rotations, random_state=0).fit(train, y)
+    assert model.score(test, right) > 0.95
+    assert model.rotations_ in ("full", "tied") if rotations == "auto" else model.rotations_ == rotations
+    probabilities = model.predict_proba(test)
+    np.testing.assert_allclose(probabilities.sum(1), 1.0)
+    np.testing.assert_allclose(np.exp(model.predict_log_proba(test)), probabilities)
+    assert log_loss(right, probabilities) < 0.15
+    assert len(model.covariances_) == 3
+
+
+def test_shared_and_pooled_is_linear_discriminant_analysis():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = X / X.std(0)
+    train, test, y, right = train_test_split(X, y, train_size=100, stratify=y, random_state=0)
+    model = GivensDiscriminant(rotations="tied", pooling=1.0).fit(train, y)
+    # Scores of a linear rule are those of a plane: halfway between two rows lies the mean of their scores.
+    a, b = test[:20], test[20:40]
+    middle = model.decision_function(0.5 * (a + b))
+    np.testing.assert_allclose(
+        middle, 0.5 * (model.decision_function(a) + model.decision_function(b)), rtol=1e-6
+    )
+    rival = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto").fit(train, y)
+    assert model.score(test, right) > rival.score(test, right) - 0.02
+
+
+def test_priors_move_the_border(wine):
+    train, test, y, _ = wine
+    shares = [
+        (GivensDiscriminant(rotations="tied", pooling=0.5, priors=p).fit(train, y).predict(test) == 0).mean()
+        for p in ([0.01, 0.495, 0.495], [0.98, 0.01, 0.01])
+    ]
+    assert shares[0] <= shares[1]
+    with pytest.raises(ValueError, match="add up to 1"):
+        GivensDiscriminant(priors=[0.5, 0.5, 0.5]).fit(train, y)
+
+
+@pytest.mark.parametrize("arguments", [{"rotations": "both"}, {"pooling": 2}, {"pooling": "none"}])
+def test_arguments_are_checked_in_fit(wine, arguments):
+    with pytest.raises(ValueError, match="expected"):
+        GivensDiscriminant(**arguments).fit(wine[0], wine[2])
+    with pytest.raises(ValueError, match="2 classes or more"):
+        GivensDiscriminant().fit(wine[0], np.zeros(len(wine[0])))
+
+
+def test_classes_of_few_rows():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.standard_normal((20, 6)), rng.standard_normal((3, 6)) + 5])
+    model = GivensDiscriminant().fit(X, [0] * 20 + [1] * 3)
+    assert model.rotations_ == "tied"
+    assert model.predict(np.full((1, 6), 5.0)) == [1]
