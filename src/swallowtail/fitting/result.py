@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from swallowtail import atomic
+from swallowtail.fitting import show
 from swallowtail.fitting.budget import index_bytes
 from swallowtail.fitting.core.records import History
 from swallowtail.metrics import Estimate
@@ -55,7 +54,7 @@ class Quality(NamedTuple):
     time_source: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FitResult:
     """The record of a fit. ``print(result)`` shows it as a table.
 
@@ -126,33 +125,34 @@ class FitResult:
         ]
         return "\n".join([*lines, self.message])
 
-    def plot(self, path: Any = None) -> Any:
-        """Draw the history of the objective and the spectrum (of a rotation: its angles); save to ``path``."""
-        try:
-            from matplotlib.figure import Figure
-        except ImportError as error:
-            raise ImportError("plot needs matplotlib; try: pip install swallowtail[plot]") from error
-        figure = Figure(figsize=(9, 3.6), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        values = np.array([value for _, _, value in self.history])
-        positive = len(values) > 0 and bool((values > 0).all())
-        left.plot(np.sqrt(values) if positive else values, color="#0072B2")
-        left.set(xlabel="improvement", ylabel="relative error" if positive else "objective", title="history")
-        if positive:
-            left.set_yscale("log")
-        symmetric = getattr(self.operator, "symmetric", self.operator)  # of a hybrid, the rotations' part
-        eigenvalues = getattr(symmetric, "eigenvalues", None)
-        if eigenvalues is not None:
-            right.plot(np.sort(eigenvalues.detach().cpu().numpy())[::-1], ".", color="#D55E00", markersize=3)
-            right.set(xlabel="index", ylabel="eigenvalue", title="spectrum of the fit")
-        else:
-            rotation = getattr(self.operator, "rotation", self.operator)
-            right.hist(np.degrees(rotation.angles.detach().cpu().numpy()), bins=36, color="#D55E00")
-            right.set(xlabel="degrees", ylabel="rotations", title="angles of the fit")
-        if path is not None:
-            with atomic.replacing(path) as file:
-                figure.savefig(file, dpi=150, format=Path(path).suffix[1:] or "png")
-        return figure
+    @property
+    def eigenvalues(self) -> np.ndarray:
+        """Eigenvalues of the operator, largest first, shape (n,). Where it has rank-one terms, n³ work."""
+        if not hasattr(self.operator, "trace"):
+            raise AttributeError(
+                "a rotation has no real eigenvalues; fit_symmetric gives operators that have"
+            )
+        if hasattr(self.operator, "eigenvalues"):
+            return np.sort(self.operator.eigenvalues.detach().double().cpu().numpy())[::-1]
+        return np.linalg.eigvalsh(np.asarray(self.operator, dtype=np.float64))[::-1]
+
+    def __repr__(self) -> str:
+        return (
+            f"FitResult({self.method}, n = {self.operator.n}, {self.floats} floats, angle of {self.angle_of} "
+            f"{self.angle:.2f}°, {self.status})"
+        )
+
+    def _repr_html_(self) -> str:
+        return show.notebook(self)
+
+    def plot(self, path: Any = None, *, H: Any = None) -> Any:
+        """Draw the history of the objective and the spectrum (of a rotation: its angles).
+
+        Args:
+            path: where to save the figure.
+            H: the matrix that was fitted. With it, its own spectrum and what is left of it are drawn as well.
+        """
+        return show.draw(self, path, H)
 
 
 def build_result(
