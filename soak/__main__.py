@@ -49,13 +49,32 @@ def soak(trials: list[Trial], seconds: float, seed: int, progress: bool = True) 
     return rows
 
 
-def write_rows(path: Path, rows: list[Row]) -> None:
-    """As CSV."""
+def write_rows(path: Path, rows: list[Row]) -> list[Row]:
+    """As CSV, in the order of the trials; rows of trials that were not run this time stay. Returns all of them."""
     path.parent.mkdir(exist_ok=True)
+    found = {row.name: row for row in (*(read_rows(path) if path.exists() else []), *rows)}
+    names = [trial.name for trial in all_trials()]
+    rows = sorted(found.values(), key=lambda row: names.index(row.name) if row.name in names else len(names))
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(Row._fields)
         writer.writerows(rows)
+    return rows
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a CSV."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return [
+            Row(
+                row["name"],
+                int(row["cases"]),
+                int(row["failures"]),
+                float(row["seconds"]),
+                row["first_failure"],
+            )
+            for row in csv.DictReader(file)
+        ]
 
 
 def main() -> int:
@@ -72,8 +91,7 @@ def main() -> int:
     for row in rows:
         print(f"{row.name:40s} {row.cases:8d} cases {row.failures:4d} failures {row.seconds:8.1f} s")
     if options.write:
-        write_rows(RESULTS, rows)
-        write_report(rows)
+        write_report(write_rows(RESULTS, rows))
     return int(any(row.failures for row in rows))
 
 

@@ -35,6 +35,7 @@ CROSSING = {
     "optim/test_distributed.py",
     "optim/test_optimizers.py",
     "soak/test_trials.py",
+    "test_absent.py",
     "test_house.py",
     "test_io_damaged.py",
     "test_public_api.py",

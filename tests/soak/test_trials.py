@@ -89,7 +89,9 @@ def test_rows_are_counted_and_written(tmp_path):
     row = run(trial, 0, 3, 10.0)
     assert row[:3] == ("some", 3, 1)
     assert row.first_failure == "wrong"
-    write_rows(tmp_path / "results" / "rows.csv", [row])
+    other = Row("other", 1, 0, 0.5)
+    write_rows(tmp_path / "results" / "rows.csv", [row._replace(cases=2), other])
+    assert write_rows(tmp_path / "results" / "rows.csv", [row]) == [row, other]
     assert (
         (tmp_path / "results" / "rows.csv")
         .read_text()

@@ -3,6 +3,7 @@
 import os
 import pickle
 import shutil
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -229,3 +230,31 @@ def test_helpers_that_emit_loops_and_variables():
         return types.int64(types.int64), generate
 
     assert jit.njit()(lambda count: sums(count))(5) == 0 + 1 + 2 + 3 + 4 + 100 + 200 + 300
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+def test_ctrl_c_waits_until_a_kernel_is_compiled(monkeypatch):
+    """An interrupt inside Numba's compiler can leave its lock locked for ever."""
+    events = []
+
+    @jit.njit()
+    def double(x):
+        return 2 * x
+
+    inner = double.compile
+
+    def interrupted(signature):
+        signal.raise_signal(signal.SIGINT)
+        events.append("compiled")
+        return inner(signature)
+
+    monkeypatch.setattr(double, "compile", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            double(3)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert events == ["compiled"]
+    assert double(3) == 6

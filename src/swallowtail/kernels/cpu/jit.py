@@ -16,7 +16,9 @@ import functools
 import hashlib
 import os
 import pickle
+import signal
 import sys
+import threading
 import uuid
 import warnings
 from collections.abc import Callable
@@ -58,11 +60,37 @@ def njit(cache: bool = False, **options: Any) -> Callable[[Callable[..., Any]], 
 
     def compile_later(function: Callable[..., Any]) -> Any:
         compiled = numba.njit(**options)(function)
-        if cache and not switched_off():
+        if switched_off():
+            return compiled
+        if cache:
             _keep_on_disk(compiled, function)
+        compiled._compile_for_args = _uninterrupted(compiled._compile_for_args)
         return compiled
 
     return compile_later
+
+
+def _uninterrupted(compile_for_args: Callable[..., Any]) -> Callable[..., Any]:
+    """What Numba calls to compile, with Ctrl-C put off until it is done.
+
+    Numba takes its global lock in Python code. An interrupt between the lock and the block it guards leaves it locked
+    for ever: the next thread that has to compile would wait for it, and the main thread for that thread.
+    """
+
+    def compile_undisturbed(*arguments: Any, **options: Any) -> Any:
+        handler = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is not threading.main_thread() or not callable(handler):
+            return compile_for_args(*arguments, **options)
+        caught = list[tuple[int, Any]]()
+        signal.signal(signal.SIGINT, lambda number, frame: caught.append((number, frame)))
+        try:
+            return compile_for_args(*arguments, **options)
+        finally:
+            signal.signal(signal.SIGINT, handler)
+            if caught:
+                handler(*caught[0])
+
+    return compile_undisturbed
 
 
 def cfunc(signature: Any, function: Callable[..., Any]) -> Any:
