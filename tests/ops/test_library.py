@@ -17,7 +17,7 @@ GROUPED = Grouped(5, [[([0, 4, 2], [(0, 4), (4, 2)]), ([1, 3], [(3, 1)])], [([0,
 def library_arguments(wiring, dtype=torch.float64):
     x, g = (normal(2, 3, wiring.n, dtype=dtype, seed=s) for s in (1, 2))
     angles, d = random_angles(wiring, 2, dtype=dtype), normal(2, wiring.n, dtype=dtype)
-    how = wiring.encoded
+    how = (wiring.encoded,)
     x, g, angles, d = trainable((x, g, angles, d))
     return {
         "rotate": (x, angles, *how, False),
@@ -102,6 +102,6 @@ def test_export(wiring):
 
 @pytest.mark.parametrize("name", [name for name in WIRINGS if "grouped" in name])
 def test_groups_survive_the_journey(name):
-    decoded = decode(*WIRINGS[name].encoded)
+    decoded = decode(WIRINGS[name].encoded)
     assert decoded == WIRINGS[name]
     assert decoded.rounds[0][0].coordinates.dtype == np.int64

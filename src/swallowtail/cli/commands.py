@@ -1,4 +1,4 @@
-"""The command line: swallowtail fit | info | apply | explore | reproduce.
+"""The command line: swallowtail fit | info | apply | explore | reproduce | warmup.
 
 Exit codes: 0 done, 1 a mistake in the input (one line on stderr), 2 one in the command, 130 interrupted.
 """
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from swallowtail import __version__, atomic, checks, startup
+from swallowtail.cli import warmup
 from swallowtail.cli.files import READS, check_output, keep, read_array
 from swallowtail.cli.options import budget_of, check_plot
 from swallowtail.cli.render import error_line, in_options
@@ -113,8 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     reproduce = commands.add_parser(
         "reproduce",
         help="run the paper's experiments and write a report",
-        description="Runs every experiment of Mathieu & LeCun (2014) and writes index.html, and beside it the rows as "
-        "CSV and the figures as PNG. A run that was stopped continues if given the same folder.",
+        description="Writes index.html, rows as CSV and figures as PNG. A stopped run continues in its folder.",
     )
     mode = reproduce.add_mutually_exclusive_group()
     mode.add_argument("--quick", action="store_true", help="few seeds, short fits: minutes (the default)")
@@ -127,6 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.add_argument("-o", "--output", type=Path, default=Path("report"), help="the folder; report")
     reproduce.add_argument("--quiet", action="store_true", help="no progress bars")
     reproduce.set_defaults(run=_reproduce)
+    warmup.add_command(commands)
     return parser
 
 
@@ -221,9 +222,8 @@ def _apply(options: argparse.Namespace) -> None:
     operator = load(options.file)
     X = read_array(options.columns)
     if hasattr(X, "toarray"):
-        checks.fits_in_memory(
-            f"{options.columns} as a dense array", X.dtype.itemsize * X.shape[0] * X.shape[1]
-        )
+        size = X.dtype.itemsize * X.shape[0] * X.shape[1]
+        checks.fits_in_memory(f"{options.columns} as a dense array", size)
         X = X.toarray()
     if not options.inverse:
         result = operator @ X

@@ -12,6 +12,7 @@ from swallowtail.fitting.budget import index_bytes
 from swallowtail.fitting.core.records import History
 from swallowtail.metrics import Estimate
 from swallowtail.operators.base import Operator
+from swallowtail.wiring import Pairs
 
 # What is compared with what in an angle: f(H) x with its approximation, by target.
 ANGLE_OF = {"matrix": "H", "inverse": "H⁻¹", "likelihood": "H", "rotation": "R"}
@@ -218,6 +219,6 @@ def count_bytes(operator: Operator) -> int:
     """float32 numbers and, for chosen pairs, two indices of two bytes (four from n = 65536 on) per rotation."""
     rotation: Any = getattr(operator, "rotation", operator)
     indices = 0
-    if rotation.wiring.table is not None:
+    if isinstance(rotation.wiring, Pairs):
         indices = 2 * index_bytes(operator.n) * rotation.n_rotations
     return 4 * count_floats(operator) + indices

@@ -79,8 +79,16 @@ class Backend(Protocol):
     def live(
         self, form: str, wiring: Wiring, x: Tensor, angles: Tensor, eigenvalues: Tensor | None
     ) -> Tensor | None:
-        """The result for one of `FORMS` from angles (K,) that may change after every call, as a layer's; None where the
-        back end has no such shortcut. Nothing waits for the device. x is as for what `bind` returns.
+        """The result for one of `FORMS` from angles that may change after every call, as a layer's; None where the back
+        end has no such shortcut. Nothing waits for the device. x is as for what `bind` returns; angles are (K,) or
+        (1, K), eigenvalues (n,) or (1, n).
+        """
+
+    def live_backward(
+        self, wiring: Wiring, y: Tensor, grad: Tensor, angles: Tensor, transpose: bool
+    ) -> tuple[Tensor, Tensor] | None:
+        """Gradients as `rotate_backward` has them, after `live`: for vectors y and grad (*batch, n), and angles (K,) or
+        (1, K). None where there is no shortcut.
         """
 
     def multiply_adds(self, wiring: Wiring, prepared: Any, form: str = "rotate") -> int:

@@ -192,6 +192,12 @@ def live(
     """No shortcut."""
 
 
+def live_backward(
+    wiring: Wiring, y: torch.Tensor, grad: torch.Tensor, angles: torch.Tensor, transpose: bool
+) -> None:
+    """No shortcut."""
+
+
 def multiply_adds(wiring: Wiring, prepared: None = None, form: str = "rotate") -> int:
     """Four multiply-adds per rotation, as the paper counts them."""
     once, n = 4 * wiring.n_rotations, wiring.n

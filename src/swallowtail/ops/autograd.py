@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from swallowtail import kernels
 from swallowtail.kernels import reference
+from swallowtail.ops import run
 from swallowtail.ops.route import EAGER, KERNEL, TRANSFORMED, Route, route
 from swallowtail.ops.torch_private import n_forward_levels
 from swallowtail.wiring import Wiring
@@ -50,7 +50,7 @@ def apply(how: Route, name: str, *arguments: Any) -> Any:
         # PyTorch loses derivatives of the jvp rule of an autograd.Function when jvp is nested in jvp.
         return (RULES[name].plain if n_forward_levels() > 1 else _TRANSFORMED[name].apply)(*arguments)
     at = RULES[name].n_tensors
-    return getattr(torch.ops.swallowtail, name)(*arguments[:at], *arguments[at].encoded, *arguments[at + 1 :])
+    return getattr(torch.ops.swallowtail, name)(*arguments[:at], arguments[at].encoded, *arguments[at + 1 :])
 
 
 def _call(name: str, *arguments: Any) -> Any:
@@ -59,10 +59,6 @@ def _call(name: str, *arguments: Any) -> Any:
 
 
 # rotate
-
-
-def _run_rotate(x: Tensor, angles: Tensor, wiring: Wiring, transpose: bool) -> Tensor:
-    return kernels.backend_for(x).rotate(wiring, angles, x, transpose)
 
 
 def _plain_rotate(x: Tensor, angles: Tensor, wiring: Wiring, transpose: bool) -> Any:
@@ -91,12 +87,6 @@ def _rotate_jvp(arguments: Any, tangents: Any) -> Tensor:
 # rotate_backward
 
 
-def _run_backward(
-    y: Tensor, grad: Tensor, angles: Tensor, wiring: Wiring, transpose: bool
-) -> tuple[Tensor, Tensor]:
-    return kernels.backend_for(y).rotate_backward(wiring, angles, y, grad, transpose)
-
-
 def _plain_backward(y: Tensor, grad: Tensor, angles: Tensor, wiring: Wiring, transpose: bool) -> Any:
     return reference.rotate_backward(wiring, angles, y, grad, transpose)
 
@@ -113,10 +103,6 @@ def _backward_jvp(arguments: Any, tangents: Any) -> tuple[Tensor, Tensor]:
 
 
 # symmetric
-
-
-def _run_symmetric(x: Tensor, angles: Tensor, eigenvalues: Tensor, wiring: Wiring) -> Tensor:
-    return kernels.backend_for(x).symmetric(wiring, angles, eigenvalues, x)
 
 
 def _plain_symmetric(x: Tensor, angles: Tensor, eigenvalues: Tensor, wiring: Wiring) -> Any:
@@ -149,10 +135,6 @@ def _symmetric_jvp(arguments: Any, tangents: Any) -> Tensor:
 # quadratic
 
 
-def _run_quadratic(x: Tensor, angles: Tensor, eigenvalues: Tensor, wiring: Wiring) -> Tensor:
-    return kernels.backend_for(x).quadratic(wiring, angles, eigenvalues, x)
-
-
 def _plain_quadratic(x: Tensor, angles: Tensor, eigenvalues: Tensor, wiring: Wiring) -> Any:
     return reference.quadratic(wiring, angles, eigenvalues, x)
 
@@ -179,7 +161,7 @@ def _quadratic_jvp(arguments: Any, tangents: Any) -> Tensor:
 RULES = {
     "rotate": Rules(
         n_tensors=2,
-        run=_run_rotate,
+        run=run.rotate,
         plain=_plain_rotate,
         keep=lambda arguments, y: (y, arguments[1]),
         vjp=_rotate_vjp,
@@ -187,7 +169,7 @@ RULES = {
     ),
     "rotate_backward": Rules(
         n_tensors=3,
-        run=_run_backward,
+        run=run.rotate_backward,
         plain=_plain_backward,
         keep=lambda arguments, _: arguments[:3],
         vjp=_backward_vjp,
@@ -195,7 +177,7 @@ RULES = {
     ),
     "symmetric": Rules(
         n_tensors=3,
-        run=_run_symmetric,
+        run=run.symmetric,
         plain=_plain_symmetric,
         keep=lambda arguments, _: arguments[:3],
         vjp=_symmetric_vjp,
@@ -203,7 +185,7 @@ RULES = {
     ),
     "quadratic": Rules(
         n_tensors=3,
-        run=_run_quadratic,
+        run=run.quadratic,
         plain=_plain_quadratic,
         keep=lambda arguments, _: arguments[:3],
         vjp=_quadratic_vjp,

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from swallowtail import kernels
+from swallowtail import checks, kernels
 from swallowtail.ops import autograd
 from swallowtail.ops.cache import PreparedCache
 from swallowtail.ops.route import KERNEL, route
@@ -26,23 +26,23 @@ class OneRotation(torch.autograd.Function):
     ) -> Tensor:
         name = kernels.select_backend(x)
         ctx.backend, ctx.wiring, ctx.transpose = kernels.load(name), wiring, transpose
-        if cache is not None:
-            ctx.prepared = cache.for_training(name, wiring, angles, x)
-        else:
-            ctx.prepared = ctx.backend.prepare_training(wiring, angles[None], x)
-        if ctx.backend.TAKES_ONE_ROTATION:
-            y = ctx.backend.rotate(wiring, angles, x, transpose, prepared=ctx.prepared)
-        else:
-            rows = x.reshape(1, -1, wiring.n)
-            y = ctx.backend.rotate(wiring, angles[None], rows, transpose, prepared=ctx.prepared).view(x.shape)
+        ctx.prepared = y = None
+        if not ctx.backend.TAKES_ONE_ROTATION:
+            form = "to_basis" if transpose else "from_basis"
+            y = ctx.backend.live(form, wiring, x.contiguous(), angles, None)
+        ctx.live = y is not None
+        if y is None:
+            y = _forward(ctx, name, x, angles, cache)
         ctx.save_for_backward(y, angles)
         return y
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         y, angles = ctx.saved_tensors
-        grad = grad.resolve_neg()
         how, backward = route(y, grad, angles), ctx.backend.rotate_backward
+        if how is KERNEL and ctx.live:
+            gradients = ctx.backend.live_backward(ctx.wiring, y, grad, angles, ctx.transpose)
+            return *gradients, None, None, None
         if how is KERNEL and ctx.backend.TAKES_ONE_ROTATION:
             gradients = backward(ctx.wiring, angles, y, grad, ctx.transpose, prepared=ctx.prepared)
             return *gradients, None, None, None
@@ -57,12 +57,28 @@ class OneRotation(torch.autograd.Function):
         return gradients[0].view(grad.shape), gradients[1][0], None, None, None
 
 
+def _forward(ctx: Any, name: str, x: Tensor, angles: Tensor, cache: PreparedCache | None) -> Tensor:
+    """Q x or Qᵀ x with coefficients that backward will use again."""
+    backend, wiring = ctx.backend, ctx.wiring
+    if cache is not None:
+        ctx.prepared = cache.for_training(name, wiring, angles, x)
+    else:
+        ctx.prepared = backend.prepare_training(wiring, angles[None], x)
+    if backend.TAKES_ONE_ROTATION:
+        y: Tensor = backend.rotate(wiring, angles, x, ctx.transpose, prepared=ctx.prepared)
+        return y
+    rows = x.reshape(1, -1, wiring.n)
+    y = backend.rotate(wiring, angles[None], rows, ctx.transpose, prepared=ctx.prepared)
+    return y.view(x.shape)
+
+
 def is_one_rotation(x: Tensor, angles: Tensor, wiring: Wiring) -> bool:
     """Whether `OneRotation` takes these: the simplest case, checked as quickly as possible."""
     return (
         angles.ndim == 1
-        and x.dtype is angles.dtype
-        and x.dtype in (torch.float32, torch.float64)
+        and (x.dtype is angles.dtype or (x.is_cuda and x.dtype in checks.HALF))
+        and angles.dtype in (torch.float32, torch.float64)
+        and (angles.dtype is torch.float32 or x.dtype is torch.float64)
         and x.device == angles.device
         and x.shape[-1:] == (wiring.n,)
         and len(angles) == wiring.n_rotations

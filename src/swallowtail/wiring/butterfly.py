@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from swallowtail import checks
-from swallowtail.wiring.base import Wiring, hash64
+from swallowtail.wiring.base import Wiring, as_text, hash64
 
 LAYER_BYTES = 64  # of Python objects per layer: its stride in a list and a tuple, its offset
 
@@ -39,7 +39,7 @@ class Butterfly(Wiring):
         self.strides: tuple[int, ...] = tuple(reversed(once) if self.reverse else once)
         self.n_layers = len(self.strides)
         self.n_rotations = int(self.offsets[-1])
-        self.code = [self.n, self.depth, int(self.reverse)]
+        self.encoded = as_text([self.n, self.depth, int(self.reverse)])
 
     def layer(self, index: int) -> np.ndarray:
         p = self.strides[index]

@@ -11,7 +11,7 @@ import numpy as np
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
-from swallowtail.wiring.base import Wiring, hash64
+from swallowtail.wiring.base import Wiring, as_text, hash64
 from swallowtail.wiring.groups import (
     Group,
     butterfly_layers,
@@ -73,7 +73,8 @@ class Grouped(Pairs):
     ) -> None:
         self._set(pairs, sizes)
         self.groups, self.round_layers = groups, round_layers
-        self.table, self.code = encode(self.pairs, self.code, groups, round_layers)
+        self._code, table = encode(self.n, self.pairs, self.offsets, groups, round_layers)
+        self.encoded = as_text(self._code, table)
 
     @staticmethod
     def from_listing(n: int, rounds: Iterable[Any]) -> tuple[Grouped, np.ndarray]:
@@ -128,7 +129,7 @@ class Grouped(Pairs):
 
     @staticmethod
     def from_encoded(table: np.ndarray, code: Sequence[int]) -> Grouped:
-        """Undo `encoded`, for a table known to be valid."""
+        """Undo `groups.encode`, for a table known to be valid."""
         n, offsets, groups, round_layers = decode(table, code)
         return Grouped.from_valid(Pairs.from_flat(n, table[: offsets[-1]], offsets), groups, round_layers)
 
@@ -218,7 +219,7 @@ class Grouped(Pairs):
     @cached_property
     def fingerprint(self) -> int:
         numbers = (self.pairs, *(group for groups in self.groups for group in groups))
-        sizes = [*self.code, *(len(group) for groups in self.groups for group in groups)]
+        sizes = [*self._code, *(len(group) for groups in self.groups for group in groups)]
         return hash64(b"Grouped", *(np.asarray(part).astype("<i8").tobytes() for part in (sizes, *numbers)))
 
     def __eq__(self, other: object) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -140,29 +139,31 @@ def butterfly_layers(n: int, size: int, n_layers: int) -> list[np.ndarray]:  # e
 
 
 def encode(
+    n: int,
     pairs: np.ndarray,
-    code: Sequence[int],
+    offsets: np.ndarray,
     groups: tuple[tuple[np.ndarray, ...], ...],
     round_layers: np.ndarray,
-) -> tuple[torch.Tensor, list[int]]:
-    """Rounds as arguments of a torch operator.
+) -> tuple[list[int], np.ndarray]:
+    """Rounds as integers and a table, for `as_text`.
 
     Args:
+        n: dimension of the space.
         pairs: shape (K, 2).
-        code: n and the offsets of the layers, as of `Pairs`.
+        offsets: where each layer's angles begin.
         groups: the coordinates of every group, round by round.
         round_layers: shape (R + 1,).
 
     Returns:
-        A table: the pairs, then a row (coordinate, number of its group) for each coordinate of each group. And the
-        code: −n, which tells it from one of `Pairs`, R, ``round_layers``, groups per round, offsets.
+        The code: −n, which tells it from one of `Pairs`, R, ``round_layers``, groups per round, offsets. And a table:
+        the pairs, then a row (coordinate, number of its group) for each coordinate of each group.
     """
     members = [group for of_round in groups for group in of_round]
     numbers = np.repeat(np.arange(len(members)), [len(group) for group in members])
     rows = np.stack([np.concatenate([np.arange(0), *members]), numbers], axis=1)
     per_round = [len(of_round) for of_round in groups]
-    table = torch.from_numpy(np.concatenate([pairs, rows]).astype(np.int64))
-    return table, [-code[0], len(groups), *round_layers.tolist(), *per_round, *code[1:]]
+    code = [-n, len(groups), *round_layers.tolist(), *per_round, *offsets.tolist()]
+    return code, np.concatenate([pairs, rows])
 
 
 class Decoded(NamedTuple):
@@ -174,17 +175,10 @@ class Decoded(NamedTuple):
     round_layers: np.ndarray
 
 
-def offsets_of(code: Sequence[int]) -> tuple[int, list[int]]:
-    """n and the offsets of the layers, of `Pairs` or of `Grouped`."""
-    if code[0] >= 0:
-        return code[0], list(code[1:])
-    return -code[0], list(code[3 + 2 * code[1] :])
-
-
 def decode(table: np.ndarray, code: Sequence[int]) -> Decoded:
     """Undo `encode`."""
-    n, offsets = offsets_of(code)
-    n_rounds = code[1]
+    n, n_rounds = -code[0], code[1]
+    offsets = code[3 + 2 * n_rounds :]
     round_layers, per_round = code[2 : 3 + n_rounds], code[3 + n_rounds : 3 + 2 * n_rounds]
     coordinates, numbers = table[offsets[-1] :].T
     members = iter(np.split(coordinates, np.flatnonzero(np.diff(numbers)) + 1))

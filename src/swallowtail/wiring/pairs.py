@@ -7,11 +7,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
-from swallowtail.wiring.base import Wiring, hash64
+from swallowtail.wiring.base import Wiring, as_text, hash64
 
 
 class Pairs(Wiring):
@@ -35,8 +34,7 @@ class Pairs(Wiring):
         self._offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
         self.n_layers = len(sizes)
         self.n_rotations = len(self.pairs)
-        self.code = [self.n, *self._offsets.tolist()]
-        self.table = torch.from_numpy(self.pairs)
+        self.encoded = as_text([self.n, *self._offsets.tolist()], self.pairs)
 
     @staticmethod
     def from_flat(n: int, pairs: np.ndarray, offsets: np.ndarray) -> Pairs:

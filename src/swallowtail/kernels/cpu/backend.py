@@ -31,6 +31,7 @@ __all__ = [
     "available",
     "bind",
     "live",
+    "live_backward",
     "multiply_adds",
     "prepare",
     "prepare_training",
@@ -136,6 +137,12 @@ def live(
     form: str, wiring: Wiring, x: torch.Tensor, angles: torch.Tensor, eigenvalues: torch.Tensor | None
 ) -> None:
     """No shortcut: on a CPU it is quicker to compare the angles and keep the coefficients."""
+
+
+def live_backward(
+    wiring: Wiring, y: torch.Tensor, grad: torch.Tensor, angles: torch.Tensor, transpose: bool
+) -> None:
+    """No shortcut."""
 
 
 def _apply(form: str, prepared: Prepared, x: torch.Tensor, shape: torch.Size) -> torch.Tensor:

@@ -21,7 +21,7 @@ import sys
 import threading
 import uuid
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ __all__ = [
     "njit",
     "register_bytes",
     "switched_off",
+    "watch_compilation",
 ]
 
 config: Any = numba.config  # its names are set when it is imported
@@ -121,6 +122,26 @@ def register_bytes() -> int:
 def announce_compilation() -> None:
     """From now on, tell the user once when a kernel of ours has to be compiled: that takes some seconds."""
     event.register("numba:compile", _Announcer())
+
+
+@contextlib.contextmanager
+def watch_compilation(names: list[str]) -> Iterator[None]:
+    """Add the names of our functions that are compiled within the block; those found on disk are not."""
+    with event.install_listener("numba:compile", _Names(names)):
+        yield
+
+
+class _Names(event.Listener):
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+
+    def on_start(self, event: Any) -> None:
+        function = event.data["dispatcher"].py_func
+        if function.__module__.startswith("swallowtail."):
+            self._names.append(function.__name__)
+
+    def on_end(self, event: Any) -> None:
+        pass
 
 
 class _Announcer(event.Listener):

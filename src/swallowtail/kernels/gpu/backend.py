@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
-from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.wiring import Butterfly, Pairs, Wiring
 
@@ -23,10 +23,13 @@ try:
         backward,
         blocks,
         butterfly,
+        calls,
+        device,
         dispatch,
         group_tables,
         grouped,
         pairs,
+        small,
         tables,
     )
     from swallowtail.kernels.gpu.block_plan import Form
@@ -78,7 +81,7 @@ def prepare(
     if isinstance(wiring, Pairs):
         return dispatch.prepare(wiring, angles, eigenvalues, dtype)
     wiring = _butterfly(wiring)
-    prepared = _prepare_butterfly(wiring, angles, eigenvalues, dtype, fast)
+    prepared = tables.prepare(wiring, angles, eigenvalues, dtype, fast)
     if dtype == torch.float32 and len(angles) == 1 and wiring.depth == 1:
         prepared = prepared._replace(blocks=BlockTables(wiring, angles, eigenvalues))
     return prepared
@@ -122,9 +125,11 @@ def rotate(
     """Q x, or Qᵀ x. Shapes: angles (B, K), x (B, m, n)."""
     if not wiring.n_rotations or not x.numel():
         return x.clone(memory_format=torch.contiguous_format)
-    if prepared is None and dispatch.trains_groups(wiring, angles, x.dtype):
-        prepared = group_tables.make(wiring, angles, None, x.dtype)
-    prepared = _for_one_call(wiring, angles, x) if prepared is None else prepared
+    if prepared is None and isinstance(wiring, Butterfly) and small.suits(wiring, x, angles):
+        return small.apply(wiring, angles, None, x, "to_basis" if transpose else "from_basis")
+    if prepared is None:
+        make = _for_one_call if isinstance(wiring, Pairs) else prepare_training
+        prepared = make(wiring, angles, x)
     if isinstance(wiring, Pairs) or dispatch.made_groups(prepared, x.dtype, False) is not None:
         return dispatch.rotate(prepared, x, transpose)
     y = _in_blocks(wiring, prepared, x, "to_basis" if transpose else "from_basis")
@@ -141,11 +146,13 @@ def symmetric(
         return (_widen(x) * _widen(eigenvalues)[:, None]).to(x.dtype)
     if isinstance(wiring, Pairs):
         return dispatch.symmetric(wiring, angles, eigenvalues, x, prepared)
+    if prepared is None and small.suits(_butterfly(wiring), x, angles):
+        return small.apply(_butterfly(wiring), angles, eigenvalues, x, "symmetric")
     prepared = _for_one_call(wiring, angles, x) if prepared is None else prepared
     y = None if prepared.middle is None else _in_blocks(wiring, prepared, x, "symmetric")
     if y is not None:
         return y
-    prepared = _with_middle(_butterfly(wiring), angles, eigenvalues, prepared)
+    prepared = tables.with_middle(_butterfly(wiring), angles, eigenvalues, prepared)
     return butterfly.apply(_butterfly(wiring), prepared, x, True, True, prepared.middle)
 
 
@@ -156,8 +163,10 @@ def quadratic(
     if not wiring.n_rotations or not x.numel() or isinstance(wiring, Pairs):
         w = rotate(wiring, angles, _widen(x), transpose=True, prepared=prepared)
         return (w * (w * _widen(eigenvalues)[:, None])).sum(-1).to(x.dtype)
+    if prepared is None and small.suits(_butterfly(wiring), x, angles):
+        return small.apply(_butterfly(wiring), angles, eigenvalues, x, "quadratic")
     prepared = _for_one_call(wiring, angles, x) if prepared is None else prepared
-    prepared = _with_middle(_butterfly(wiring), angles, eigenvalues, prepared)
+    prepared = tables.with_middle(_butterfly(wiring), angles, eigenvalues, prepared)
     return butterfly.apply(_butterfly(wiring), prepared, x, True, False, prepared.middle, quadratic=True)
 
 
@@ -190,31 +199,51 @@ def rotate_backward(
 
 
 def bind(wiring: Wiring, form: str, prepared: Any) -> Callable[[torch.Tensor], torch.Tensor] | None:
-    """A function of x alone, (*batch, n), for one rotation: it spares the host most checks and shapes."""
+    """A function of x alone, (*batch, n), for one rotation: the launches of each shape are worked out once."""
     if not wiring.n_rotations:
         return None
     table = prepared.u if isinstance(prepared, PreparedPairs) else prepared.tables[0].u
-    where, n, d = table.device, wiring.n, prepared.middle
-
-    def run(x: torch.Tensor) -> torch.Tensor:
-        if x.device != where:  # another GPU
-            checks.same_device(x=x, angles=table)
-        rows = x.view(1, -1, n)
-        # With something prepared, the functions do not look at the angles.
-        if form == "quadratic":
-            return quadratic(wiring, table, d, rows, prepared).view(x.shape[:-1])
-        if form == "symmetric":
-            return symmetric(wiring, table, d, rows, prepared).view(x.shape)
-        return rotate(wiring, table, rows, form == "to_basis", prepared).view(x.shape)
-
-    return run
+    # With something prepared, the functions do not look at the angles.
+    return calls.bound(partial(_form, wiring, form, prepared), table, prepared.middle)
 
 
 def live(
     form: str, wiring: Wiring, x: torch.Tensor, angles: torch.Tensor, eigenvalues: torch.Tensor | None
 ) -> torch.Tensor | None:
-    """The result of one call, from angles (K,) as they are when the device gets there."""
-    return None
+    """The result for one of `FORMS`, from angles as they are when the device gets there."""
+    return calls.live(_form, wiring, form, x, angles, eigenvalues)
+
+
+def live_backward(
+    wiring: Wiring, y: torch.Tensor, grad: torch.Tensor, angles: torch.Tensor, transpose: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gradients for x and the angles, in the shapes of grad and the angles."""
+    return calls.live_backward(_gradients, wiring, y.contiguous(), grad.contiguous(), angles, transpose)
+
+
+def _form(
+    wiring: Wiring,
+    form: str,
+    prepared: Any,
+    x: torch.Tensor,
+    angles: torch.Tensor,
+    eigenvalues: torch.Tensor | None,
+) -> torch.Tensor:
+    """One of `FORMS` for x (*batch, n), the angles of one rotation, and its eigenvalues or None."""
+    rows, theta = x.view(1, x.numel() // wiring.n, wiring.n), angles.view(1, -1)
+    if eigenvalues is None or form in ("from_basis", "to_basis"):
+        return rotate(wiring, theta, rows, form == "to_basis", prepared).view(x.shape)
+    product, shape = (quadratic, x.shape[:-1]) if form == "quadratic" else (symmetric, x.shape)
+    return product(wiring, theta, eigenvalues.view(1, -1), rows, prepared).view(shape)
+
+
+def _gradients(
+    wiring: Wiring, transpose: bool, y: torch.Tensor, grad: torch.Tensor, angles: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    rows = (1, y.numel() // wiring.n, wiring.n)
+    theta = angles.view(1, -1)
+    grad_x, grad_angles = rotate_backward(wiring, theta, y.view(rows), grad.view(rows), transpose)
+    return grad_x.view(grad.shape), grad_angles.view(angles.shape)
 
 
 def _butterfly(wiring: Wiring) -> Butterfly:
@@ -248,29 +277,6 @@ def _in_blocks(
     """
     if prepared.blocks is None or not blocks.suits(_butterfly(wiring), x, form):
         return None
+    if device.capturing(x.device) and not prepared.blocks.has(form, x.dtype):
+        return None  # what is made now would be good within the graph only
     return blocks.apply(_butterfly(wiring), prepared.blocks.get(form, x.dtype), x, form)
-
-
-def _prepare_butterfly(
-    wiring: Butterfly,
-    angles: torch.Tensor,
-    eigenvalues: torch.Tensor | None,
-    dtype: torch.dtype,
-    fast: bool,
-) -> PreparedButterfly:
-    prepared = (
-        tables.prepare_fast(wiring, angles, eigenvalues, dtype) if fast and wiring.n_rotations else None
-    )
-    return tables.prepare_plain(wiring, angles, eigenvalues, dtype) if prepared is None else prepared
-
-
-def _with_middle(
-    wiring: Butterfly, angles: torch.Tensor, eigenvalues: torch.Tensor, prepared: PreparedButterfly
-) -> PreparedButterfly:
-    """What was prepared without eigenvalues, with them; the fast form has to look at their range first."""
-    if prepared.middle is not None:
-        return prepared
-    dtype = prepared.tables[0].u.dtype
-    if prepared.fast:
-        return _prepare_butterfly(wiring, angles, eigenvalues, dtype, fast=True)
-    return prepared._replace(middle=eigenvalues.to(dtype).contiguous(), blocks=None)

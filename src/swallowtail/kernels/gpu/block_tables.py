@@ -57,10 +57,12 @@ class BlockTables:
         kept = self._made.get((form, dtype))
         if kept is None:
             kept = make(self._wiring, self._angles, self._eigenvalues, form, dtype)
-            # Within a graph that is being recorded, nothing is computed yet: others must not read it.
-            if not (self._angles.is_cuda and torch.cuda.is_current_stream_capturing()):
-                self._made[form, dtype] = kept
+            self._made[form, dtype] = kept
         return kept
+
+    def has(self, form: Form, dtype: torch.dtype) -> bool:
+        """Whether these tables are made already. They cannot be made while a CUDA graph is recorded."""
+        return (form, dtype) in self._made
 
 
 def make(

@@ -77,7 +77,7 @@ def apply(
     wide = prepared.tables[0].u.dtype
     if quadratic:
         tiles = plan.tiles_of(n, prepared.passes[launches[-1].number])
-        y = torch.empty(batch, m, tiles, dtype=wide, device=x.device)
+        y = torch.empty(batch, m, tiles, dtype=x.dtype if tiles == 1 else wide, device=x.device)
     else:
         y = torch.empty_like(x)
     rows = m if len(launches) == 1 else max(1, min(m, device.SCRATCH_BYTES // (batch * n * wide.itemsize)))
@@ -94,7 +94,9 @@ def apply(
                 wiring, prepared, step, source, target if last else between, quadratic and last, count
             )  # fmt: skip
             source = between
-    return y.sum(-1).to(x.dtype) if quadratic else y
+    if not quadratic:
+        return y
+    return y.view(batch, m) if y.shape[2] == 1 else y.sum(-1).to(x.dtype)
 
 
 def rows_of(t: torch.Tensor, first: int, count: int) -> torch.Tensor:
@@ -141,7 +143,7 @@ def _launch_step(
         rotate_kernel, (batch * row_blocks * tiles,),
         x, y, u, v, u, v, scale, middle, n, rows, row_blocks, tiles, *strides,
         **form, QUADRATIC=quadratic, DIRECT=x.dtype.itemsize >= 4,
-        GROUPS=p.groups, BITS=p.bits, COLS=p.cols, STRIDE=1 << p.first, ROWS=tile_rows, warps=warps,
+        GROUPS=p.groups, BITS=p.bits, COLS=p.cols, STRIDE=1 << p.first, ROWS=tile_rows, LIVE=False, warps=warps,
     )  # fmt: skip
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+import contextlib
+import ctypes
+import threading
+from collections.abc import Iterator
+from functools import cache, lru_cache
 from typing import Any, Literal
 
+import numpy as np
 import torch
 
 # Bound on the scratch buffer of a call: between two passes of a butterfly, or for the rows of the pairs kernels. Chunks
@@ -16,6 +21,54 @@ SUMS_BYTES = 64 << 20  # bound on the programs' own sums of angle gradients
 def runs_gluon(x: torch.Tensor) -> bool:
     """Whether the Gluon kernels, which are written for NVIDIA's warps of 32 threads, can run where x is."""
     return x.is_cuda and torch.version.hip is None
+
+
+def capturing(device: torch.device) -> bool:
+    """Whether a CUDA graph is being recorded: then nothing may wait, and new memory is the graph's own."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
+
+def constant(array: np.ndarray, device: torch.device) -> torch.Tensor:
+    """An array on a device, for good.
+
+    A graph that is being recorded reuses its memory between replays, and compilers that record graphs put all that the
+    thread allocates into such memory. So another thread makes the tensor, on a stream of its own.
+    """
+    host = torch.from_numpy(np.ascontiguousarray(array))
+    if device.type != "cuda":
+        return host.to(device)
+    made: list[torch.Tensor] = []
+
+    def make() -> None:
+        with torch.cuda.device(device), relaxed_capture():
+            stream = torch.cuda.Stream(device)
+            with torch.cuda.stream(stream):
+                made.append(host.to(device))
+            stream.synchronize()
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    thread.join()
+    if not made:
+        raise RuntimeError(f"a table of {array.nbytes} bytes could not be copied to {device}")
+    return made[0]
+
+
+@contextlib.contextmanager
+def relaxed_capture() -> Iterator[None]:
+    """Within the block, this thread may allocate, wait and load kernels although a CUDA graph is being recorded."""
+    mode = ctypes.c_int(2)  # CU_STREAM_CAPTURE_MODE_RELAXED
+    driver_library().cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))  # it gives the mode before
+    try:
+        yield
+    finally:
+        driver_library().cuThreadExchangeStreamCaptureMode(ctypes.byref(mode))
+
+
+@cache
+def driver_library() -> Any:
+    """CUDA's driver, which PyTorch has loaded."""
+    return ctypes.CDLL("libcuda.so.1")
 
 
 @lru_cache(maxsize=8)

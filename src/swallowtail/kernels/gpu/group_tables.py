@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 
 from swallowtail.kernels.gpu.block_tables import power_of_two
+from swallowtail.kernels.gpu.device import constant
 from swallowtail.kernels.gpu.group_plan import TRITON_SIZE, GroupPlan, group_plan
 from swallowtail.kernels.gpu.launch import launch
 from swallowtail.kernels.gpu.triton.sweeps import matrices_kernel
@@ -65,7 +66,7 @@ def layout_of(wiring: Wiring, dtype: torch.dtype, device: torch.device) -> Layou
     """The tables of a wiring for vectors of a dtype."""
     plan = group_plan(wiring, dtype)
     assert plan is not None  # `grouped.suits` asked before
-    return Layout(plan, *(torch.as_tensor(a, device=device) for a in (plan.starts, plan.partner, plan.angle)))
+    return Layout(plan, *(constant(a, device) for a in (plan.starts, plan.partner, plan.angle)))
 
 
 def make(

@@ -15,6 +15,7 @@ import torch
 from swallowtail.kernels.gpu import device
 from swallowtail.kernels.gpu.gluon.pairs import ROW_WORDS, WARP_LANES, shared_pairs_kernel
 from swallowtail.kernels.gpu.launch import launch
+from swallowtail.kernels.gpu.tables import table_of
 from swallowtail.kernels.gpu.triton.pairs import pairs_backward_kernel, pairs_kernel
 from swallowtail.wiring import Pairs
 
@@ -41,6 +42,7 @@ class Layout(NamedTuple):
     coordinate: torch.Tensor  # shape: (touched,): the coordinate of each row
     row_of: torch.Tensor  # shape: (n,): the row of each coordinate; −1 where no rotation touches it
     place: torch.Tensor  # shape: (K,): the place of each angle
+    angle: torch.Tensor  # per place: the number of its angle, from 1; 0 where a place is empty
     packed: (
         torch.Tensor
     )  # per place: first + 2^16 second, for `shared_pairs_kernel`; empty places name two spare rows
@@ -83,8 +85,15 @@ def schedule(wiring: Pairs, slots: int) -> Schedule:
     return Schedule(place, len(filled))
 
 
-@lru_cache(maxsize=32)
 def _layout(wiring: Pairs, where: torch.device) -> Layout:
+    """Made once per wiring and device. It lasts as long as the wiring: recorded launches go on reading it."""
+    found: Layout | None = wiring.derived.get((_layout, where))
+    if found is None:
+        found = wiring.derived[_layout, where] = _make_layout(wiring, where)
+    return found
+
+
+def _make_layout(wiring: Pairs, where: torch.device) -> Layout:
     place, chunks = schedule(wiring, SLOTS)
     coordinate = np.unique(wiring.pairs)
     row_of = np.full(wiring.n, -1, np.int32)
@@ -94,8 +103,10 @@ def _layout(wiring: Pairs, where: torch.device) -> Layout:
     # Two spare rows stand in the empty places, so that no lane has to ask whether there is a pair.
     spare = np.where(sides < 0, len(coordinate) + np.arange(2, dtype=np.int32)[:, None], sides)
     packed = spare[0] | spare[1] << 16 if len(coordinate) < PACKED_ROWS else sides[0]
-    arrays = (sides[0], sides[1], coordinate.astype(np.int32), row_of, place, packed)
-    return Layout(*(torch.as_tensor(a, device=where) for a in arrays))
+    angle = np.zeros(chunks * SLOTS, np.int32)
+    angle[place] = np.arange(1, wiring.n_rotations + 1)
+    arrays = (sides[0], sides[1], coordinate.astype(np.int32), row_of, place, angle, packed)
+    return Layout(*(device.constant(a, where) for a in arrays))
 
 
 def prepare(
@@ -103,10 +114,8 @@ def prepare(
 ) -> PreparedPairs:
     """The tables of a wiring with angles (B, K), for arithmetic in ``dtype``."""
     layout = _layout(wiring, angles.device)
-    chunked = angles.new_zeros(len(angles), len(layout.first), dtype=torch.float64)
-    chunked = chunked.index_copy(1, layout.place, angles.double())
     middle = None if eigenvalues is None else eigenvalues.to(dtype).contiguous()
-    return PreparedPairs(layout, torch.cos(chunked).to(dtype), torch.sin(chunked).to(dtype), middle)
+    return PreparedPairs(layout, *table_of(angles.contiguous(), layout.angle, dtype), middle)
 
 
 def _grid(prepared: PreparedPairs, batch: int, m: int, copies: int) -> Grid:

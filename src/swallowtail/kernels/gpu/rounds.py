@@ -6,7 +6,6 @@ rotations that stay as they are.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -134,12 +133,18 @@ def suits(wiring: Pairs, angles: torch.Tensor, dtype: torch.dtype) -> bool:
     )
 
 
-@lru_cache(maxsize=256)  # what is made from it keeps it; wirings chosen from data come and go
 def layout_of(wiring: Pairs, where: torch.device) -> RoundLayout:
-    """The tables of a wiring."""
+    """The tables of a wiring. They last as long as it does: recorded launches go on reading them."""
+    found: RoundLayout | None = wiring.derived.get((layout_of, where))
+    if found is None:
+        found = wiring.derived[layout_of, where] = _make_layout(wiring, where)
+    return found
+
+
+def _make_layout(wiring: Pairs, where: torch.device) -> RoundLayout:
     lanes = _lanes(wiring.n)
     plan = round_plan(wiring, LONG_SHAPES if lanes == (8,) else SHAPES)
-    tensor = lambda array: torch.as_tensor(array, device=where)
+    tensor = lambda array: device.constant(array, where)
     placed = {count: tensor(places(plan, wiring.n, count)) for count in lanes}
     return RoundLayout(plan, placed, tensor(plan.partner), tensor(plan.angle))
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from swallowtail.kernels.gpu import plan
-from swallowtail.kernels.gpu.device import runs_gluon
+from swallowtail.kernels.gpu.device import constant, runs_gluon
 from swallowtail.kernels.gpu.launch import launch
 from swallowtail.kernels.gpu.plan import Pass
 from swallowtail.kernels.gpu.triton.tables import table_kernel
@@ -65,7 +65,7 @@ def _places(wiring: Butterfly, device: torch.device) -> torch.Tensor | None:  # 
         bit = stride.bit_length() - 1
         row = (layer // bits) * bits + bit
         parts.append((row << (bits - 1)) + ((i >> (bit + 1)) << bit) + (i & (stride - 1)))
-    return torch.as_tensor(np.concatenate(parts), device=device)
+    return constant(np.concatenate(parts), device)
 
 
 def _dense_angles(wiring: Butterfly, angles: torch.Tensor) -> torch.Tensor:
@@ -128,9 +128,9 @@ def angle_index(
     wiring: Butterfly, device: torch.device, passes: tuple[Pass, ...]
 ) -> tuple[torch.Tensor, ...]:
     """For each pass, which angle (counted from 1) belongs to each place of its tables; 0 where a pair is missing."""
-    numbers = torch.arange(1, wiring.n_rotations + 1, dtype=torch.float64, device=device)[None]
+    numbers = torch.from_numpy(np.arange(1, wiring.n_rotations + 1, dtype=np.int32))[None]
     dense = _dense_angles(wiring, numbers)
-    return tuple(_to_table(dense, wiring.n, p)[0].long() for p in passes)
+    return tuple(constant(_to_table(dense, wiring.n, p)[0].numpy(), device) for p in passes)
 
 
 def prepare_plain(
@@ -159,18 +159,18 @@ def cosines_and_sines(
     wiring: Butterfly, angles: torch.Tensor, dtype: torch.dtype, passes: tuple[Pass, ...]
 ) -> tuple[Coefficients, ...]:
     """The plain tables of some passes."""
-    tables = []
     angles = angles.contiguous()
-    for index in angle_index(wiring, angles.device, passes):
-        u = torch.empty((len(angles), *index.shape), dtype=dtype, device=angles.device)
-        v = torch.empty_like(u)
-        blocks = -(-index.numel() // TABLE_BLOCK)
-        launch(
-            table_kernel, (blocks, len(angles)), angles, index, u, v, wiring.n_rotations, index.numel(),
-            BLOCK=TABLE_BLOCK,
-        )  # fmt: skip
-        tables.append(Coefficients(u, v))
-    return tuple(tables)
+    return tuple(table_of(angles, index, dtype) for index in angle_index(wiring, angles.device, passes))
+
+
+def table_of(angles: torch.Tensor, index: torch.Tensor, dtype: torch.dtype) -> Coefficients:
+    """Cosines and sines of contiguous angles (B, K), each where the index, of any shape, has its number."""
+    batch, K = angles.shape
+    u = torch.empty((batch, *index.shape), dtype=dtype, device=angles.device)
+    v = torch.empty_like(u)
+    size = index.numel()
+    launch(table_kernel, (-(-size // TABLE_BLOCK), batch), angles, index, u, v, K, size, BLOCK=TABLE_BLOCK)
+    return Coefficients(u, v)
 
 
 def prepare_fast(
@@ -208,3 +208,27 @@ def prepare_fast(
     passes = plan.passes_of(n)
     tables = tuple(Coefficients(_to_table(u.to(dtype), n, p), _to_table(v.to(dtype), n, p)) for p in passes)
     return PreparedButterfly(True, passes, tables, scale.to(dtype).contiguous(), middle)
+
+
+def prepare(
+    wiring: Butterfly,
+    angles: torch.Tensor,
+    eigenvalues: torch.Tensor | None,
+    dtype: torch.dtype,
+    fast: bool,
+) -> PreparedButterfly:
+    """The fast form where it is allowed and holds, else the plain one."""
+    prepared = prepare_fast(wiring, angles, eigenvalues, dtype) if fast and wiring.n_rotations else None
+    return prepare_plain(wiring, angles, eigenvalues, dtype) if prepared is None else prepared
+
+
+def with_middle(
+    wiring: Butterfly, angles: torch.Tensor, eigenvalues: torch.Tensor, prepared: PreparedButterfly
+) -> PreparedButterfly:
+    """What was prepared without eigenvalues, with them; the fast form has to look at their range first."""
+    if prepared.middle is not None:
+        return prepared
+    dtype = prepared.tables[0].u.dtype
+    if prepared.fast:
+        return prepare(wiring, angles, eigenvalues, dtype, fast=True)
+    return prepared._replace(middle=eigenvalues.to(dtype).contiguous(), blocks=None)

@@ -65,7 +65,7 @@ def _backward_group(
     return from_group(y, 2**r, LOW, HIGH, ROWS), from_group(g, 2**r, LOW, HIGH, ROWS)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_rows", "row_blocks", "slots", "begun"])
 def backward_kernel(
     y_ptr, g_ptr, y_out_ptr, g_out_ptr, u_ptr, v_ptr, sum_ptr,
     n, n_rows, row_blocks, tiles, slots, y_stride, g_stride, y_out_stride, g_out_stride, table_stride,
@@ -119,7 +119,7 @@ def backward_kernel(
         tl.debug_barrier()  # the next block adds to the sums that this one wrote
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["slots"])
 def collect_kernel(
     sum_ptr, index_ptr, out_ptr, K, size, slots, SIGN: tl.constexpr, SLOTS: tl.constexpr, BLOCK: tl.constexpr
 ):

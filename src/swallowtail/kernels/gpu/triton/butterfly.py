@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 
 from swallowtail.kernels.gpu.triton.groups import (  # fmt: skip
+    coefficients_of_angles,
     direct_group,
     first_bit,
     from_group,
@@ -26,14 +27,17 @@ from swallowtail.kernels.gpu.triton.tiles import load_diagonal, load_tile, store
 @triton.jit
 def _stage(
     x, u_ptr, v_ptr, BIT: tl.constexpr, FIRST: tl.constexpr, H: tl.constexpr,
-    ROWS: tl.constexpr, M: tl.constexpr, TRANSPOSE: tl.constexpr, FAST: tl.constexpr,
+    ROWS: tl.constexpr, M: tl.constexpr, TRANSPOSE: tl.constexpr, FAST: tl.constexpr, LIVE: tl.constexpr,
 ):  # fmt: skip
     """One stage of a group on x (2^r, ROWS, M)."""
     ABOVE: tl.constexpr = H // 2**BIT
     BELOW: tl.constexpr = 2**BIT
     offsets = table_offsets(FIRST + BIT, H, M)
-    u = load_coefficients(u_ptr, offsets, H, M, ABOVE, BELOW)
-    v = load_coefficients(v_ptr, offsets, H, M, ABOVE, BELOW)
+    if LIVE:
+        u, v = coefficients_of_angles(u_ptr, v_ptr, offsets, H, M, ABOVE, BELOW)
+    else:
+        u = load_coefficients(u_ptr, offsets, H, M, ABOVE, BELOW)
+        v = load_coefficients(v_ptr, offsets, H, M, ABOVE, BELOW)
     a, b = partners(x, ABOVE, BELOW, ROWS, M)
     a, b = step(a, b, u, v, TRANSPOSE, FAST)
     return rejoin(a, b, ABOVE, BELOW, ROWS, M)
@@ -42,7 +46,7 @@ def _stage(
 @triton.jit
 def _group(
     x, u_ptr, v_ptr, GROUP: tl.constexpr, GROUPS: tl.constexpr, BITS: tl.constexpr, COLS: tl.constexpr,
-    ROWS: tl.constexpr, GROWING: tl.constexpr, TRANSPOSE: tl.constexpr, FAST: tl.constexpr,
+    ROWS: tl.constexpr, GROWING: tl.constexpr, TRANSPOSE: tl.constexpr, FAST: tl.constexpr, LIVE: tl.constexpr,
 ):  # fmt: skip
     """The stages of one group on x (ROWS, N)."""
     r: tl.constexpr = radix(GROUP, GROUPS, BITS)
@@ -52,7 +56,8 @@ def _group(
     x = to_group(x, 2**r, LOW, HIGH, ROWS)
     for i in tl.static_range(r):
         x = _stage(
-            x, u_ptr, v_ptr, i if GROWING else r - 1 - i, FIRST, 2 ** (r - 1), ROWS, HIGH * LOW, TRANSPOSE, FAST
+            x, u_ptr, v_ptr, i if GROWING else r - 1 - i, FIRST, 2 ** (r - 1), ROWS, HIGH * LOW, TRANSPOSE, FAST,
+            LIVE
         )  # fmt: skip
     return from_group(x, 2**r, LOW, HIGH, ROWS)
 
@@ -61,22 +66,28 @@ def _group(
 def whole_sweep(
     x, u_ptr, v_ptr, GROUPS: tl.constexpr, BITS: tl.constexpr, COLS: tl.constexpr,
     ROWS: tl.constexpr, GROWING: tl.constexpr, TRANSPOSE: tl.constexpr, FAST: tl.constexpr,
+    LIVE: tl.constexpr = False,
 ):  # fmt: skip
-    """All stages of a pass once on x (ROWS, N), in order of growing strides (GROWING) or falling ones."""
+    """All stages of a pass once on x (ROWS, N), in order of growing strides (GROWING) or falling ones.
+
+    LIVE: instead of u and v there are an index and the angles themselves, as `coefficients_of_angles` takes them.
+    """
     for i in tl.static_range(GROUPS):
         x = _group(
-            x, u_ptr, v_ptr, i if GROWING else GROUPS - 1 - i, GROUPS, BITS, COLS, ROWS, GROWING, TRANSPOSE, FAST
+            x, u_ptr, v_ptr, i if GROWING else GROUPS - 1 - i, GROUPS, BITS, COLS, ROWS, GROWING, TRANSPOSE, FAST,
+            LIVE
         )  # fmt: skip
     return x
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_rows", "row_blocks"])
 def rotate_kernel(
     x_ptr, y_ptr, u_ptr, v_ptr, u_again_ptr, v_again_ptr, scale_ptr, middle_ptr,
     n, n_rows, row_blocks, tiles, x_stride, y_stride, table_stride, scale_stride, middle_stride,
     TO_BASIS: tl.constexpr, FROM_BASIS: tl.constexpr, MIDDLE: tl.constexpr, GROWING: tl.constexpr, FAST: tl.constexpr,
     DEPTH: tl.constexpr, EVEN: tl.constexpr, QUADRATIC: tl.constexpr, DIRECT: tl.constexpr,
     GROUPS: tl.constexpr, BITS: tl.constexpr, COLS: tl.constexpr, STRIDE: tl.constexpr, ROWS: tl.constexpr,
+    LIVE: tl.constexpr,
 ):  # fmt: skip
     """One pass over the vectors: Qᵀ (TO_BASIS), then a diagonal (MIDDLE), then Q (FROM_BASIS), each optional.
 
@@ -86,7 +97,9 @@ def rotate_kernel(
     registers until Q needs them. In the fast form, sweep d of Qᵀ ends with a multiplication by its scales and sweep d
     of Q begins with it. The scales of the innermost sweep are part of the diagonal.
 
-    A program takes ROWS vectors of one tile. DIRECT allows loads and stores in a group's layout (`direct_group`).
+    A program takes ROWS vectors of one tile. DIRECT allows loads and stores in a group's layout (`direct_group`). With
+    LIVE there is one tile and one rotation, in the plain form, and its coefficients are made here: u is an index and v
+    the angles, which all sweeps share.
     """
     program = tl.program_id(0)
     block = (program // tiles) % row_blocks
@@ -95,13 +108,18 @@ def rotate_kernel(
     rows = block.to(tl.int64) * ROWS + tl.arange(0, ROWS)
     x_ptr += batch * x_stride
     SWEEP: tl.constexpr = BITS * (COLS * 2**BITS // 2)
-    u_ptr += batch * table_stride + tile.to(tl.int64) * SWEEP
-    v_ptr += batch * table_stride + tile.to(tl.int64) * SWEEP
-    u_again_ptr += batch * table_stride + tile.to(tl.int64) * SWEEP
-    v_again_ptr += batch * table_stride + tile.to(tl.int64) * SWEEP
+    own = batch * table_stride + tile.to(tl.int64) * SWEEP
+    u_ptr += own
+    u_again_ptr += own
     sweep = tl.cast(tiles, tl.int64) * SWEEP
+    if LIVE:
+        v_sweep = sweep * 0
+    else:
+        v_ptr += own
+        v_again_ptr += own
+        v_sweep = sweep
     scale_ptr += batch * scale_stride
-    DTYPE: tl.constexpr = u_ptr.dtype.element_ty
+    DTYPE: tl.constexpr = tl.float32 if LIVE else u_ptr.dtype.element_ty
 
     FIRST_GROWING: tl.constexpr = (not GROWING) if TO_BASIS else GROWING
     IN: tl.constexpr = direct_group(FIRST_GROWING, True, GROUPS, COLS, DIRECT)
@@ -109,12 +127,12 @@ def rotate_kernel(
     if TO_BASIS:
         for d in range(DEPTH - 1):
             x = whole_sweep(
-                x, u_ptr + d * sweep, v_ptr + d * sweep, GROUPS, BITS, COLS, ROWS, not GROWING, True, FAST
+                x, u_ptr + d * sweep, v_ptr + d * v_sweep, GROUPS, BITS, COLS, ROWS, not GROWING, True, FAST, LIVE
             )  # fmt: skip
             if FAST:
                 x = x * load_diagonal(scale_ptr + d * n, tile, n, EVEN, BITS, COLS, STRIDE)
-        last = (DEPTH - 1) * sweep
-        x = whole_sweep(x, u_ptr + last, v_ptr + last, GROUPS, BITS, COLS, ROWS, not GROWING, True, FAST)
+        u_last, v_last = u_ptr + (DEPTH - 1) * sweep, v_ptr + (DEPTH - 1) * v_sweep
+        x = whole_sweep(x, u_last, v_last, GROUPS, BITS, COLS, ROWS, not GROWING, True, FAST, LIVE)
     if QUADRATIC:
         diagonal = load_diagonal(middle_ptr + batch * middle_stride, tile, n, EVEN, BITS, COLS, STRIDE)
         total = tl.sum(x * (x * diagonal), axis=1)  # x² alone may overflow where the scales are small
@@ -123,17 +141,15 @@ def rotate_kernel(
         if MIDDLE:
             x = x * load_diagonal(middle_ptr + batch * middle_stride, tile, n, EVEN, BITS, COLS, STRIDE)
         if FROM_BASIS:
-            last = (DEPTH - 1) * sweep
-            x = whole_sweep(
-                x, u_again_ptr + last, v_again_ptr + last, GROUPS, BITS, COLS, ROWS, GROWING, False, FAST
-            )
+            u_last, v_last = u_again_ptr + (DEPTH - 1) * sweep, v_again_ptr + (DEPTH - 1) * v_sweep
+            x = whole_sweep(x, u_last, v_last, GROUPS, BITS, COLS, ROWS, GROWING, False, FAST, LIVE)
             for i in range(DEPTH - 1):
                 d = DEPTH - 2 - i
                 if FAST:
                     x = x * load_diagonal(scale_ptr + d * n, tile, n, EVEN, BITS, COLS, STRIDE)
                 x = whole_sweep(
-                    x, u_again_ptr + d * sweep, v_again_ptr + d * sweep, GROUPS, BITS, COLS, ROWS, GROWING, False,
-                    FAST
+                    x, u_again_ptr + d * sweep, v_again_ptr + d * v_sweep, GROUPS, BITS, COLS, ROWS, GROWING, False,
+                    FAST, LIVE
                 )  # fmt: skip
         LAST_GROWING: tl.constexpr = GROWING if FROM_BASIS else (not GROWING)
         OUT: tl.constexpr = direct_group(LAST_GROWING, False, GROUPS, COLS, DIRECT)

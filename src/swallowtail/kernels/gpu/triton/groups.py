@@ -14,6 +14,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from swallowtail.kernels.gpu.triton.angles import cos_sin
+
 
 @triton.constexpr_function
 def radix(GROUP, GROUPS, BITS):
@@ -70,6 +72,17 @@ def load_coefficients(
 ):
     """One stage's coefficients as (ABOVE, BELOW, 1, M), like the sides that `partners` returns."""
     return tl.reshape(tl.permute(tl.load(ptr + offsets), (1, 2, 0)), (ABOVE, BELOW, 1, M))
+
+
+@triton.jit
+def coefficients_of_angles(
+    index_ptr, angles_ptr, offsets, H: tl.constexpr, M: tl.constexpr, ABOVE: tl.constexpr, BELOW: tl.constexpr
+):
+    """The plain u and v of one stage from the angles themselves; the index says which angle belongs to which place."""
+    index = tl.load(index_ptr + offsets)
+    c, s = cos_sin(tl.load(angles_ptr + index - 1, mask=index > 0, other=0.0))
+    u = tl.reshape(tl.permute(c, (1, 2, 0)), (ABOVE, BELOW, 1, M))
+    return u, tl.reshape(tl.permute(s, (1, 2, 0)), (ABOVE, BELOW, 1, M))
 
 
 @triton.jit
