@@ -25,6 +25,7 @@ CROSSING = {
     "cli/test_interrupts.py",
     "cli/test_mistakes.py",
     "docs/test_examples.py",
+    "docs/test_language_models.py",
     "docs/test_pages.py",
     "experiments/test_committed.py",
     "explorer/test_browser.py",

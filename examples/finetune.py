@@ -1,0 +1,160 @@
+"""Move a language model to other text with few parameters: Givens rotations beside LoRA, OFT, BOFT and full training.
+
+A byte-level transformer is trained on Python's library sources, then fine-tuned on Python's help texts, which are
+English. Every method gets about as many trainable numbers. The first table gives all of them the same number of steps,
+the second one the same time.
+
+python examples/finetune.py [--full] [--output demo-output]      (needs pip install 'swallowtail[peft]')
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import dataclasses
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from language_model import (
+    FULL,
+    SMALL,
+    LanguageModel,
+    Size,
+    Text,
+    documentation,
+    library_sources,
+    loss,
+    precision,
+    train,
+    validate,
+)
+from peft import BOFTConfig, LoraConfig, OFTConfig, get_peft_model
+from torch import Tensor, nn
+
+from swallowtail.integrations.peft import GivensConfig
+
+TARGETS = ["qkv", "out", "gate", "up", "down"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """A configuration of peft, or none to train everything, and its learning rate."""
+
+    config: Any
+    rate: float
+
+
+# About 5 numbers per input channel each; the learning rates are the best of 1, 2 and 5 times powers of ten.
+METHODS = {
+    "all parameters": Method(None, 1e-3),
+    "LoRA, rank 2": Method(LoraConfig(target_modules=TARGETS, r=2, lora_alpha=4), 1e-2),
+    "OFT, blocks of 8": Method(
+        OFTConfig(target_modules=TARGETS, oft_block_size=8, use_cayley_neumann=False), 1e-2
+    ),
+    "BOFT, blocks of 4": Method(
+        BOFTConfig(target_modules=TARGETS, boft_block_size=4, boft_n_butterfly_factor=1), 1e-2
+    ),
+    "Givens, 8 rounds": Method(GivensConfig(target_modules=TARGETS), 2e-2),
+    "Givens, 8 rounds and scales": Method(GivensConfig(target_modules=TARGETS, scales=True), 2e-2),
+}
+YARDSTICK = "LoRA, rank 2"  # whose time the second table gives to all
+
+
+@dataclasses.dataclass
+class Row:
+    """What became of one method."""
+
+    method: str
+    parameters: int
+    steps: int
+    seconds: float
+    loss: float  # on validation bytes of the new text, nats per byte
+    kept: float  # megabytes that a step keeps for its backward pass
+
+
+def kept_for_backward(model: nn.Module, rows: Tensor, device: str) -> float:
+    """Megabytes of the tensors that autograd saves in one step, each storage once, without the parameters."""
+    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    seen = dict[int, int]()
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            seen[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), precision(device):
+        loss(model, rows)
+    return sum(seen.values()) / 1e6
+
+
+def run(name: str, base: LanguageModel, text: Text, size: Size, device: str, steps: int) -> Row:
+    """Fine-tune a copy."""
+    method = METHODS[name]
+    model: nn.Module = copy.deepcopy(base)
+    if method.config is not None:
+        with warnings.catch_warnings():  # peft's BOFT looks for a compiler, and says that there is none
+            warnings.simplefilter("ignore")
+            model = get_peft_model(model, copy.deepcopy(method.config))
+    kept = kept_for_backward(model, next(text.batches(size, device)), device)
+    learned = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    seconds = train(model, text, size, device, steps=steps, rate=method.rate, title=name)
+    return Row(name, learned, steps, seconds, validate(model, text, size, device), kept)
+
+
+def show(title: str, rows: list[Row]) -> None:
+    """A table."""
+    print(
+        f"\n{title}\n{'':30}{'learned':>10}{'steps':>7}{'seconds':>9}{'ms/step':>9}{'kept MB':>9}{'loss':>8}"
+    )
+    for row in rows:
+        print(
+            f"{row.method:30}{row.parameters:10d}{row.steps:7d}{row.seconds:9.1f}"
+            f"{1e3 * row.seconds / row.steps:9.1f}{row.kept:9.1f}{row.loss:8.4f}"
+        )
+
+
+def main() -> None:
+    """Train, fine-tune in every way, print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--full", action="store_true", help="the large model, for a GPU")
+    parser.add_argument("--train-steps", type=int, help="of the model itself")
+    parser.add_argument("--steps", type=int, help="of fine-tuning")
+    parser.add_argument("--output", type=Path, default=Path("demo-output"))
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    device = "cuda" if options.full and torch.cuda.is_available() else "cpu"
+    size, text = FULL if options.full else SMALL, documentation()
+    base = LanguageModel(size).to(device)
+    first = options.train_steps or (900 if options.full else 100)
+    train(
+        base,
+        library_sources(),
+        size,
+        device,
+        steps=first,
+        rate=1e-3 if options.full else 3e-3,
+        title="training",
+    )
+    print(f"loss on the new text before fine-tuning: {validate(base, text, size, device):.4f} nats per byte")
+    steps = options.steps or (300 if options.full else 40)
+    same_steps = [run(name, base, text, size, device, steps) for name in METHODS]
+    show("The same number of steps", same_steps)
+    limit = next(row.seconds for row in same_steps if row.method == YARDSTICK)
+    same_time = [
+        run(row.method, base, text, size, device, max(1, round(row.steps * limit / row.seconds)))
+        for row in same_steps
+    ]
+    show("The same time", same_time)
+    record = {"same_steps": same_steps, "same_time": same_time}
+    tables = {title: [dataclasses.asdict(row) for row in rows] for title, rows in record.items()}
+    path = options.output / "finetune.json"
+    path.write_text(json.dumps({"device": device, **tables}, indent=1) + "\n")
+    print(f"\nwritten: {path}")
+
+
+if __name__ == "__main__":
+    main()
