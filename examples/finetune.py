@@ -25,10 +25,10 @@ from language_model import (
     Size,
     Text,
     documentation,
-    library_sources,
     loss,
     precision,
     train,
+    train_from_scratch,
     validate,
 )
 from peft import BOFTConfig, LoraConfig, OFTConfig, get_peft_model
@@ -129,16 +129,8 @@ def main() -> None:
     device = "cuda" if options.full and torch.cuda.is_available() else "cpu"
     size, text = FULL if options.full else SMALL, documentation()
     base = LanguageModel(size).to(device)
-    first = options.train_steps or (900 if options.full else 100)
-    train(
-        base,
-        library_sources(),
-        size,
-        device,
-        steps=first,
-        rate=1e-3 if options.full else 3e-3,
-        title="training",
-    )
+    first = options.train_steps or (900 if options.full else 150)
+    train_from_scratch(base, size, device, first)
     print(f"loss on the new text before fine-tuning: {validate(base, text, size, device):.4f} nats per byte")
     steps = options.steps or (300 if options.full else 40)
     same_steps = [run(name, base, text, size, device, steps) for name in METHODS]

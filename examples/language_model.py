@@ -52,7 +52,7 @@ class Text:
 
     def batches(self, size: Size, device: str, seed: int = 0, split: str = "train") -> Iterator[Tensor]:
         """Rows of ``context`` + 1 bytes from random places, without end."""
-        data: Tensor = getattr(self, split)
+        data = self.validation if split == "validation" else self.train
         generator = torch.Generator().manual_seed(seed)
         span = torch.arange(size.context + 1)
         while True:
@@ -131,9 +131,30 @@ def validate(model: nn.Module, text: Text, size: Size, device: str, batches: int
         return sum(float(loss(model, next(rows))) for _ in range(batches)) / batches
 
 
+def train_from_scratch(
+    model: LanguageModel, size: Size, device: str, steps: int, adam: bool = False
+) -> float:
+    """On Python's library, with Muon unless AdamW alone is wanted; returns the seconds it took."""
+    rate = 3e-3 if adam else 1e-2
+    return train(model, library_sources(), size, device, steps=steps, rate=rate, muon=not adam)
+
+
 def precision(device: str) -> torch.autocast:
     """Arithmetic in bfloat16 on a GPU, float32 elsewhere."""
     return torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda")
+
+
+def optimisers(model: nn.Module, rate: float, muon: bool) -> list[torch.optim.Optimizer]:
+    """AdamW. Muon takes over the matrices inside the blocks if wished: from scratch it needs a quarter of the steps."""
+    learned = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    matrices = {name: p for name, p in learned.items() if muon and p.ndim == 2 and "blocks" in name}
+    others = [p for name, p in learned.items() if name not in matrices]
+    found: list[torch.optim.Optimizer] = [
+        torch.optim.AdamW(others, lr=rate, betas=(0.9, 0.98), weight_decay=0.0)
+    ]
+    if matrices:
+        found.append(torch.optim.Muon(list(matrices.values()), lr=0.02, momentum=0.9, weight_decay=0.0))
+    return found
 
 
 def train(
@@ -144,24 +165,26 @@ def train(
     *,
     steps: int,
     rate: float,
-    title: str,
+    muon: bool = False,
+    title: str = "training",
     seed: int = 0,
 ) -> float:
-    """AdamW on all parameters that ask for it, with a warm-up and a cosine; returns the seconds it took."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    optimise = torch.optim.AdamW(parameters, lr=rate, betas=(0.9, 0.98), weight_decay=0.0)
+    """Train all parameters that ask for it, with a warm-up and a cosine; returns the seconds it took."""
+    both = optimisers(model, rate, muon)
+    groups = [(group, group["lr"]) for optimiser in both for group in optimiser.param_groups]
     rows, begin = text.batches(size, device, seed), time.perf_counter()
     bar = tqdm(range(steps), desc=title, leave=False, mininterval=1)
     for step in bar:
-        warm = min(1.0, (step + 1) / max(1, steps // 20))
-        for group in optimise.param_groups:
-            group["lr"] = rate * warm * (0.55 + 0.45 * math.cos(math.pi * step / steps))
-        optimise.zero_grad()
+        shape = min(1.0, (step + 1) / max(1, steps // 20)) * (0.55 + 0.45 * math.cos(math.pi * step / steps))
+        for group, highest in groups:
+            group["lr"] = highest * shape
+        model.zero_grad()
         with precision(device):
             value = loss(model, next(rows))
         value.backward()
-        nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimise.step()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimiser in both:
+            optimiser.step()
         if step % 50 == 49:
             bar.set_postfix(loss=f"{value.item():.3f}")
     if device == "cuda":

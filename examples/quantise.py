@@ -16,7 +16,16 @@ import time
 from pathlib import Path
 
 import torch
-from language_model import FULL, SMALL, LanguageModel, Size, Text, library_sources, train, validate
+from language_model import (
+    FULL,
+    SMALL,
+    LanguageModel,
+    Size,
+    Text,
+    library_sources,
+    train_from_scratch,
+    validate,
+)
 from quantise_figure import draw
 from quantised_model import (
     Bits,
@@ -154,6 +163,7 @@ def arguments() -> argparse.Namespace:
         "--settings", nargs="+", choices=SETTINGS, help="all of them with --full, else W4A4 and W2"
     )
     parser.add_argument("--train-steps", type=int, help="of the model itself")
+    parser.add_argument("--adam", action="store_true", help="train the model with AdamW rather than Muon")
     parser.add_argument("--steps", type=int, help="of learning, per method and setting")
     parser.add_argument(
         "--outliers", action="store_true", help="put outlier channels in, as large models have them"
@@ -169,14 +179,14 @@ def main() -> None:
     device = "cuda" if options.full and torch.cuda.is_available() else "cpu"
     size, text = FULL if options.full else SMALL, library_sources()
     model = LanguageModel(size).to(device)
-    steps, rate = options.train_steps or (900 if options.full else 100), 1e-3 if options.full else 3e-3
-    seconds = train(model, text, size, device, steps=steps, rate=rate, title="training")
+    steps = options.train_steps or (900 if options.full else 150)
+    seconds = train_from_scratch(model, size, device, steps, options.adam)
     numbers = sum(p.numel() for p in model.parameters())
     print(f"{numbers / 1e6:.1f} million parameters, trained for {steps} steps in {seconds:.0f} s on {device}")
     if options.outliers:
         print("outlier channels are put in as large models show them; the function stays the same")
         model = with_outliers(model)
-    study = Study(model, text, size, device, options.steps or (80 if options.full else 20), 4)
+    study = Study(model, text, size, device, options.steps or (80 if options.full else 15), 4)
     print(f"validation loss without quantisation: {study.loss(model):.4f} nats per byte", flush=True)
     rows, kept = list[Row](), dict[str, nn.Module]()
     settings = options.settings or (list(SETTINGS) if options.full else list(HARD))
@@ -196,7 +206,13 @@ def main() -> None:
         rows += found.values()
         show(list(found.values()))
         table = [dataclasses.asdict(row) for row in rows]
-        record = {"device": device, "train_steps": steps, "outliers": options.outliers, "rows": table}
+        record = {
+            "device": device,
+            "train_steps": steps,
+            "adam": options.adam,
+            "outliers": options.outliers,
+            "rows": table,
+        }
         (options.output / "quantise.json").write_text(json.dumps(record, indent=1) + "\n")
     sample = next(text.batches(size, device, seed=3, split="validation"))[:, :-1]
     draw(kept, table, sample, options.output / "quantise.png")

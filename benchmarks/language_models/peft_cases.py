@@ -1,6 +1,6 @@
 """peft's own tests of custom models, run with our method. A plugin of pytest, for a checkout of peft's sources:
 
-python -m pytest -p benchmarks.peft_cases path/to/peft/tests/test_custom_models.py -k "Custom or Multiple or Requires"
+python -m pytest -p benchmarks.language_models.peft_cases path/to/peft/tests/test_custom_models.py -k Givens
 
 The tests are parametrised by lists of cases in their module. The plugin puts ours in these lists.
 """
