@@ -45,8 +45,9 @@ def result_bytes(result):
     [
         lambda **k: fit_symmetric(random_symmetric(10, 3, seed=0), **k),
         lambda **k: fit_rotation(random_orthogonal(10, seed=0), **k),
+        lambda **k: fit_symmetric(random_symmetric(10, 3, seed=0), method="grouped", size=4, **k),
     ],
-    ids=["symmetric", "rotation"],
+    ids=["symmetric", "rotation", "grouped"],
 )
 def test_stopped_between_any_two_states(fit, tmp_path, monkeypatch, eager):
     """The process ends, as far as the files can tell, right after a state is written."""

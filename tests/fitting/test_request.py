@@ -8,7 +8,7 @@ import pytest
 import swallowtail as st
 from swallowtail import Butterfly, fit_rotation, random_orthogonal
 from swallowtail.fitting import fit_symmetric
-from swallowtail.fitting.methods import butterfly, hybrid, pairs, products, sgd
+from swallowtail.fitting.methods import butterfly, grouped, hybrid, pairs, products, sgd
 from swallowtail.fitting.request import METHODS, OPTIONS
 
 N = 12
@@ -31,6 +31,7 @@ H = st.random_symmetric(N, 3, 0)
         ({"target_angle": 90.5}, ValueError, "target_angle"),
         ({"target_angle": float("nan")}, ValueError, "target_angle"),
         ({"method": "magic"}, ValueError, "method: expected one of 'auto'"),
+        ({"effort": "much"}, ValueError, "effort: expected one of 'quick', 'default', 'best', got 'much'"),
         ({"target": "magic"}, ValueError, "target: expected one of 'matrix'"),
         ({"wiring": "magic"}, ValueError, "wiring: expected one of 'auto'"),
         ({"wiring": st.Butterfly(8, 1)}, ValueError, "n = 12"),
@@ -93,6 +94,7 @@ def test_arguments_that_products_cannot_serve(arguments, error, message):
         ({"method": "sgd", "n_rotations": 5}, "n_rotations: expected 12"),
         ({"method": "recovery", "depth": 2, "n_rotations": 12}, "n_rotations: expected 24"),
         ({"method": "sgd", "wiring": "pairs"}, "a fixed one"),
+        ({"method": "butterfly", "wiring": "grouped"}, "a fixed one"),
         ({"method": "pairs", "wiring": "butterfly"}, "chooses pairs"),
         ({"method": "hybrid", "wiring": st.Butterfly(8)}, "chooses pairs"),
         ({"target_angle": 0}, "above 0 and below 90"),
@@ -151,6 +153,7 @@ def test_requests_for_a_rotation_that_contradict_themselves(arguments, message):
 FITTERS = {
     "symmetric": {
         "pairs": pairs.fit_pairs,
+        "grouped": grouped.fit_grouped,
         "butterfly": butterfly.fit_butterfly,
         "hybrid": hybrid.fit_hybrid,
         "sgd": sgd.fit_sgd,

@@ -130,6 +130,14 @@ def test_multiply_adds(n):
         assert Q.multiply_adds == 4 * K
 
 
+def test_grouped_is_the_same_rotation():
+    wiring = WIRINGS["pairs-64"]
+    Q = Rotation(wiring, random_angles(wiring).expand(2, -1))
+    grouped = Q.grouped(8)
+    assert grouped.wiring.size <= 8
+    assert torch.allclose(grouped.to_dense(), Q.to_dense(), atol=1e-14)
+
+
 def test_repr():
     assert repr(Rotation.identity(8)) == (
         "Rotation(Butterfly(n=8, depth=1): 3 layers, 12 rotations; torch.float32, cpu)"

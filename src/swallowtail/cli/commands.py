@@ -24,7 +24,7 @@ from swallowtail.errors import ArgumentError
 from swallowtail.experiments import EXPERIMENTS
 
 # "products" is not among them: a file has entries, and of a large sparse one "auto" takes products.
-METHODS = ("auto", "pairs", "butterfly", "recovery", "hybrid", "sgd")
+METHODS = ("auto", "pairs", "grouped", "butterfly", "recovery", "hybrid", "sgd")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -77,8 +77,9 @@ def _parser() -> argparse.ArgumentParser:
         help="stop at this quality, with as few rotations as it takes; --rotations is then the most there may be",
     )
     fit.add_argument("--depth", type=int, default=1)
-    fit.add_argument("--wiring", choices=("auto", "butterfly", "pairs"), default="auto")
+    fit.add_argument("--wiring", choices=("auto", "butterfly", "pairs", "grouped"), default="auto")
     fit.add_argument("--method", choices=METHODS, default="auto")
+    fit.add_argument("--effort", choices=("quick", "default", "best"), default="default")
     fit.add_argument("--target", choices=("matrix", "inverse", "likelihood"), default="matrix")
     fit.add_argument("--symmetrize", action="store_true", help="fit (H + Hᵀ)/2")
     fit.add_argument("--seconds", type=float, help="stop then, keep the best so far")
@@ -152,6 +153,7 @@ def _fit(options: argparse.Namespace) -> int:
             depth=options.depth,
             wiring=options.wiring,
             method=options.method,
+            effort=options.effort,
             target=options.target,
             symmetrize=options.symmetrize,
             max_seconds=options.seconds,

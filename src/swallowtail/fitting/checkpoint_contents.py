@@ -17,6 +17,8 @@ from swallowtail.fitting.result import Candidate
 
 Form = dict[str, Any]  # arrays, and what JSON can hold
 
+INTEGERS = {"pairs": np.int32, "offsets": np.int64, "coordinates": np.int32}  # arrays; the others are float64
+
 
 def finished_form(candidate: Candidate) -> Form:
     """A finished form as a checkpoint keeps it."""
@@ -53,7 +55,7 @@ def _operator(form: Form, n: int) -> Any:
     header, tensors = form["operator"], {}
     for key, value in form.items():
         if isinstance(value, np.ndarray):
-            _check_array(key, value, None, {"pairs": np.int32, "offsets": np.int64}.get(key, np.float64))
+            _check_array(key, value, None, INTEGERS.get(key, np.float64))
             tensors[key] = torch.from_numpy(value)
     wiring = header["wiring"]
     if _integer("n", wiring["n"], 1, n) != n:

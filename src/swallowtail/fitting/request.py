@@ -14,13 +14,15 @@ from swallowtail.fitting.core.records import Callback
 from swallowtail.wiring import Butterfly, Wiring
 
 METHODS = {
-    "symmetric": ("auto", "pairs", "butterfly", "recovery", "hybrid", "sgd", "products"),
+    "symmetric": ("auto", "pairs", "grouped", "butterfly", "recovery", "hybrid", "sgd", "products"),
     "rotation": ("auto", "recovery", "butterfly", "pairs", "sgd"),
 }
 TARGETS = ("matrix", "inverse", "likelihood")  # of a symmetric matrix; that of a rotation is "rotation"
+EFFORTS = ("quick", "default", "best")
 ON_A_FIXED_WIRING = ("butterfly", "recovery", "sgd")  # sgd takes any wiring that is given
 ON_A_BUDGET = ("auto", "hybrid", "pairs")  # methods that take floats, bytes, multiply-adds or time
-ON_CHOSEN_PAIRS = ("pairs", "hybrid", "products")
+ON_CHOSEN_PAIRS = ("pairs", "grouped", "hybrid", "products")
+CHOSEN = ("pairs", "grouped")  # wirings that a fit makes
 _SGD = (
     "inputs",
     "n_samples",
@@ -36,6 +38,7 @@ _SGD = (
 OPTIONS = {  # what a method takes beyond the fields of `Request`
     "symmetric": {
         "pairs": ("cycles", "finish"),
+        "grouped": ("size", "n_rounds", "cycles", "finish"),
         "butterfly": ("starts", "kicks", "order"),
         "hybrid": ("rank",),
         "sgd": (*_SGD, "eigenvalues"),
@@ -58,6 +61,7 @@ class Request:
     max_products: int | None = None
     max_seconds: float | None = None
     target_angle: float | None = None
+    effort: str = "default"
     checkpoint: Any = None
     seed: int = 0
     progress: bool = False
@@ -69,9 +73,10 @@ class Request:
         if self.target != "rotation":
             checks.choice("target", self.target, TARGETS)
         checks.choice("method", self.method, METHODS[self.kind])
+        checks.choice("effort", self.effort, EFFORTS)
         checks.integer("depth", self.depth, at_least=1)
         if not isinstance(self.wiring, Wiring):
-            checks.choice("wiring", self.wiring, ("auto", "butterfly", "pairs"))
+            checks.choice("wiring", self.wiring, ("auto", "butterfly", *CHOSEN))
         if self.n_rotations is not None:
             checks.integer("n_rotations", self.n_rotations, at_least=0)
         if self.budget is not None:
@@ -145,9 +150,9 @@ class Request:
         if method in ON_CHOSEN_PAIRS and (given or wiring == "butterfly"):
             expected = f"none, as method={method!r} chooses pairs"
             raise ArgumentError("wiring", expected, repr(wiring), "try `method='butterfly'`")
-        if method in ON_A_FIXED_WIRING and wiring == "pairs":
+        if method in ON_A_FIXED_WIRING and wiring in CHOSEN:
             expected = f"a fixed one, as method={method!r} needs"
-            raise ArgumentError("wiring", expected, "'pairs'", "try `method='pairs'`")
+            raise ArgumentError("wiring", expected, repr(wiring), "try `method='pairs'`")
         if self.n_rotations is None or not (given or wiring == "butterfly" or method in ON_A_FIXED_WIRING):
             return
         fixed = self.fixed_wiring(n)

@@ -18,7 +18,7 @@ from swallowtail.fitting.checkpoint import Checkpoint
 from swallowtail.fitting.core.factor import Factor
 from swallowtail.fitting.core.product import FLOOR, flat_pairs
 from swallowtail.fitting.core.records import History, Stop
-from swallowtail.fitting.forms.base import Family, Forms, Job
+from swallowtail.fitting.forms.base import Family, Forms, Job, in_groups
 from swallowtail.fitting.forms.orthogonal import OrthogonalForms, determinant_signs, orthogonal_operator
 from swallowtail.fitting.forms.symmetric import SymmetricForms, symmetric_operator
 from swallowtail.fitting.inputs import Problem, as_problem
@@ -119,8 +119,8 @@ def _what_came(problem: Problem) -> str:
 def _fingerprint(request: Request, budget: int) -> tuple[Any, ...]:
     """All of a request that its answer depends on."""
     pairs = flat_pairs(request.wiring) if isinstance(request.wiring, Wiring) else None
-    rest = (request.budget, request.depth, request.method, request.target, request.target_angle, request.seed)
-    return (budget, request.wiring, pairs, *rest, request.options)
+    rest = (request.budget, request.depth, request.method, request.target, request.target_angle)
+    return (budget, request.wiring, pairs, *rest, request.effort, request.seed, request.options)
 
 
 def _by_entries(job: Job, forms: Forms) -> FitResult:
@@ -256,6 +256,8 @@ def _result(
     operator, request = best.operator, job.request
     if request.target == "inverse":  # what was fitted is H⁻¹
         operator = _inverse(operator)
+    if request.wiring == "grouped":
+        operator = in_groups(operator)
     return build_result(
         best,
         quality,

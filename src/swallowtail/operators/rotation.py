@@ -10,6 +10,7 @@ import torch
 
 from swallowtail import checks, kernels, ops
 from swallowtail.errors import ArgumentError
+from swallowtail.kernels.cpu.schedule import schedule
 from swallowtail.operators.base import Operator, device_and_dtype, own
 from swallowtail.wiring import Butterfly, Wiring
 
@@ -124,6 +125,15 @@ class Rotation(Operator):
         """The same rotation on another device or in another dtype."""
         device, dtype = device_and_dtype(device, dtype)
         return Rotation(self.wiring, self._angles.to(device=device, dtype=dtype))
+
+    def grouped(self, size: int = 16) -> Rotation:
+        """The same rotation in rounds of groups of at most ``size`` coordinates, a `Grouped` wiring.
+
+        Only rotations that share no coordinate change places, so Q stays what it is, and the angles are the same
+        ones in another order.
+        """
+        wiring, order = schedule(self.wiring, size)
+        return Rotation(wiring, self._angles[..., torch.from_numpy(order).to(self.device)])
 
     def to_sparse_factors(self) -> list[Any]:
         """The paper's sparse-BLAS form: one SciPy CSR matrix per layer, Q₁ first; their product is Q."""

@@ -1,41 +1,15 @@
-"""Growth and removal of rotations, against dense products and differences."""
+"""Growth of rotations, against dense products and a plain search."""
 
 import numpy as np
 import pytest
 
-from swallowtail.fitting.core.growth import jacobi_angle, parallel_jacobi, removal_losses
-from swallowtail.fitting.core.product import (
-    LIKELIHOOD,
-    MATRIX,
-    conjugate,
-    tile,
-    value_and_gradient,
-)
+from swallowtail.fitting.core.growth import jacobi_angle, parallel_jacobi
+from swallowtail.fitting.core.product import LIKELIHOOD, MATRIX, conjugate
 
 
 def covariance(n, seed=0):
     X = np.random.default_rng(seed).standard_normal((n, n + 5))
     return X @ X.T / n
-
-
-def random_pairs(n, count, seed=0):
-    generator = np.random.default_rng(seed)
-    if n == 1:
-        return np.zeros((0, 2), np.int64), np.zeros(0)
-    pairs = np.array([generator.permutation(n)[:2] for _ in range(count)], dtype=np.int64)
-    return pairs, generator.uniform(-np.pi, np.pi, count)
-
-
-@pytest.mark.parametrize("target", [MATRIX, LIKELIHOOD])
-@pytest.mark.parametrize("n", [2, 17, 65])
-def test_removal_losses_are_exact(n, target):
-    tiles, (pairs, angles) = tile(covariance(n)), random_pairs(n, 2 * n)
-    whole = value_and_gradient(tiles, pairs, angles, target, 1e-12)[0]
-    losses = removal_losses(tiles, pairs, angles, target, 1e-12)
-    for k in range(0, len(angles), 7):
-        rest = np.delete(np.arange(len(angles)), k)
-        less = value_and_gradient(tiles, pairs[rest], angles[rest], target, 1e-12)[0]
-        assert losses[k] == pytest.approx(whole - less, abs=1e-10)
 
 
 @pytest.mark.parametrize("target", [MATRIX, LIKELIHOOD])
@@ -61,3 +35,23 @@ def test_jacobi_angle_diagonalises():
     A = conjugate(H, np.array([[0, 1]]), np.array([jacobi_angle(2.0, -0.7, 0.5)]))
     assert abs(A[0, 1]) < 1e-15
     np.testing.assert_allclose(np.sort(np.diag(A)), np.linalg.eigvalsh(H))
+
+
+@pytest.mark.parametrize("target", [MATRIX, LIKELIHOOD])
+def test_layers_are_those_of_a_plain_search(target):
+    """Row maxima that are kept from layer to layer choose what a search of the whole matrix chooses."""
+    H = covariance(30, seed=3)
+    A, k = H.copy(), 0
+    pairs, angles = parallel_jacobi(H.copy(), 80, 0.3, target, 1e-12, 0.0)
+    while k < 80:
+        q = np.ones(30) if target == MATRIX else 1.0 / np.diagonal(A)
+        weights = A**2 * q[:, None] * q - np.diag(np.full(30, np.inf))
+        best, free, layer = weights.max(1), np.ones(30, bool), set()
+        for i in np.argsort(-best):
+            j = weights[i].argmax()
+            if best[i] >= 0.3 * best.max() and free[i] and free[j]:
+                free[[i, j]] = False
+                layer.add((min(i, j), max(i, j)))
+        count = min(len(layer), 80 - k)
+        assert len(layer & set(map(tuple, pairs[k : k + count].tolist()))) == count
+        A, k = conjugate(A, pairs[k : k + count], angles[k : k + count]), k + count

@@ -95,3 +95,30 @@ def test_algorithm_1_takes_any_wiring():
     wiring = st.Pairs(N, [[(0, 1), (2, 3)], [(1, 2)]])
     result = fit_symmetric(H, method="sgd", wiring=wiring, epochs=1)
     assert result.operator.rotation.wiring == wiring
+
+
+def test_a_grouped_wiring_is_the_same_fit_in_rounds_of_groups():
+    A = st.random_symmetric(48, 6, 2)
+    free, grouped = (fit_symmetric(A, wiring=wiring) for wiring in ("pairs", "grouped"))
+    assert isinstance(grouped.operator.rotation.wiring, st.Grouped)
+    assert grouped.operator.rotation.wiring.size <= 16
+    assert grouped.angle == pytest.approx(free.angle, rel=1e-9)
+    assert np.allclose(grouped.operator.to_dense(), free.operator.to_dense(), atol=1e-12)
+
+
+def test_grouped_is_a_method_with_options():
+    A = st.random_symmetric(40, 6, 2)
+    result = fit_symmetric(A, method="grouped", size=8, n_rounds=5, cycles=4)
+    wiring = result.operator.rotation.wiring
+    assert (result.method, type(wiring)) == ("grouped", st.Grouped)
+    assert wiring.size <= 8
+    few = fit_symmetric(A, method="grouped", target_angle=25.0)
+    assert few.angle <= 25.0
+    assert few.operator.rotation.n_rotations < wiring.n_rotations
+
+
+def test_effort_buys_accuracy():
+    A = st.random_symmetric(64, 32, 8)
+    quick, default, best = (fit_symmetric(A, effort=effort) for effort in ("quick", "default", "best"))
+    assert best.angle < 0.99 * default.angle
+    assert default.angle < quick.angle < 1.15 * default.angle

@@ -1,10 +1,12 @@
-"""Which rotations to add to a product, and which to take away: the compiled parts of the data-chosen fit."""
+"""Which rotations to add to a product: greedy growth at its end, a layer of disjoint pairs at a time."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from swallowtail.fitting.core.product import MATRIX, compiled, half_product, longer, rotate_rows
+from swallowtail.fitting.core.product import MATRIX, compiled, longer, rotate_rows
 
 
 @compiled
@@ -39,62 +41,90 @@ def _row_best(A: np.ndarray, i: int, q: np.ndarray, target: int) -> tuple[int, f
     return where, best * q[i]
 
 
-@compiled
-def _choose_layer(
-    A: np.ndarray,
-    weight: np.ndarray,
-    partner: np.ndarray,
-    threshold: float,
-    limit: int,
-    pairs: np.ndarray,
-    angles: np.ndarray,
-    c: np.ndarray,
-    s: np.ndarray,
-    k: int,
-    mate: np.ndarray,
-) -> int:
-    """Take disjoint pairs (i, partner of i) in decreasing weight, from place k on; return the place after."""
-    first = k
-    mate[:] = -1
-    order = np.argsort(-weight)
-    least = threshold * weight[order[0]]
-    for i in order:
-        if weight[i] < least or k - first >= limit:
-            break
-        j = partner[i]
-        if mate[i] >= 0 or mate[j] >= 0:
-            continue
-        mate[i], mate[j] = j, i
-        lo, hi = min(i, j), max(i, j)
-        pairs[k, 0], pairs[k, 1] = lo, hi
-        angles[k] = jacobi_angle(A[lo, lo], A[lo, hi], A[hi, hi])
-        c[k], s[k] = np.cos(angles[k]), np.sin(angles[k])
-        k += 1
-    return k
+class Rows(NamedTuple):
+    """The largest weight of every row, kept from layer to layer, and how up to date the rows themselves are.
+
+    A layer changes few rows and the same columns. The columns of other rows lie far apart in memory, so they are
+    written only when such a row is needed: the same numbers stand in the rows that changed.
+    """
+
+    weight: np.ndarray  # shape: (n,): no entry of the row weighs more
+    partner: np.ndarray  # shape: (n,): where that weight was found
+    exact: np.ndarray  # shape: (n,): whether it is still there
+    turned: np.ndarray  # shape: (n,): the last layer that rotated the row
+    fresh: np.ndarray  # shape: (n,): the row has the entries of all layers up to this one
+    q: np.ndarray  # shape: (n,): 1, or one over the variance for the likelihood
 
 
 @compiled
-def _rotate_columns(
-    A: np.ndarray,
-    r: int,
-    pairs: np.ndarray,
-    c: np.ndarray,
-    s: np.ndarray,
-    q: np.ndarray,
-    best: float,
-    where: int,
-) -> tuple[int, float]:
-    """Row r of A times the layer; the best weight / q_r among ``best`` and the changed entries, and where."""
-    for k in range(len(pairs)):
+def _refresh(A: np.ndarray, rows: Rows, r: int, layer: int) -> None:
+    """Bring row r up to date: entries in columns that have been rotated since come from the rotated rows."""
+    since = rows.fresh[r]
+    for k in range(len(A)):
+        if rows.turned[k] > since:
+            A[r, k] = A[k, r]
+    rows.fresh[r] = layer
+
+
+@compiled
+def _search(A: np.ndarray, rows: Rows, r: int, target: int, layer: int) -> None:
+    _refresh(A, rows, r, layer)
+    rows.partner[r], rows.weight[r] = _row_best(A, r, rows.q, target)
+    rows.exact[r] = True
+
+
+@compiled
+def _candidates(
+    A: np.ndarray, rows: Rows, threshold: float, least_weight: float, target: int, layer: int
+) -> np.ndarray:
+    """The rows whose largest weight is at least threshold times the largest of all, that one first."""
+    best = np.argmax(rows.weight)
+    while not rows.exact[best]:
+        _search(A, rows, best, target, layer)
+        best = np.argmax(rows.weight)
+    if rows.weight[best] <= least_weight:
+        return np.empty(0, np.int64)
+    least = threshold * rows.weight[best]
+    for r in range(len(A)):
+        if rows.weight[r] >= least and not rows.exact[r]:
+            _search(A, rows, r, target, layer)
+    found = np.flatnonzero(rows.weight >= least)
+    return found[np.argsort(-rows.weight[found])]
+
+
+@compiled
+def _turn(
+    A: np.ndarray, rows: Rows, pairs: np.ndarray, c: np.ndarray, s: np.ndarray, target: int, layer: int
+) -> None:
+    """A ← GᵀAG for one layer of rotations, in the rows that it rotates; the others keep to `Rows`."""
+    n, m = len(A), len(pairs)
+    active = pairs.copy().ravel()  # i and j of the first pair, of the second, …
+    for r in active:
+        _refresh(A, rows, r, layer - 1)
+    rotate_rows(A, pairs, c, s, True)
+    for r in active:
+        rows.turned[r] = rows.fresh[r] = layer
+        for k in range(m):
+            i, j = pairs[k, 0], pairs[k, 1]
+            a, b = A[r, i], A[r, j]
+            A[r, i], A[r, j] = c[k] * a + s[k] * b, c[k] * b - s[k] * a
+    for k in range(m):
         i, j = pairs[k, 0], pairs[k, 1]
-        a, b = A[r, i], A[r, j]
-        x, y = c[k] * a + s[k] * b, c[k] * b - s[k] * a
-        A[r, i], A[r, j] = x, y
-        if x * x * q[i] > best:
-            best, where = x * x * q[i], i
-        if y * y * q[j] > best:
-            best, where = y * y * q[j], j
-    return where, best
+        A[i, j] = A[j, i] = 0.0
+    for r in range(n):
+        if rows.turned[rows.partner[r]] == layer:
+            rows.exact[r] = False
+    largest = np.zeros(n)  # of each column's new entries
+    for r in active:
+        for k in range(n):
+            largest[k] = max(largest[k], A[r, k] * A[r, k] * rows.q[r])
+    for k in range(n):
+        if largest[k] * rows.q[k] >= rows.weight[k] and rows.turned[k] != layer:
+            for r in active:
+                if A[r, k] * A[r, k] * rows.q[r] >= largest[k]:
+                    rows.weight[k], rows.partner[k], rows.exact[k] = largest[k] * rows.q[k], r, True
+    for r in active:
+        _search(A, rows, r, target, layer)
 
 
 @compiled
@@ -111,9 +141,7 @@ def parallel_jacobi(
 
     Each layer takes, of the pairs (i, argmax_j w_ij), disjoint ones in decreasing order as long as
     w ≥ threshold · max w, and rotates each by its exact Jacobi angle. The weight is a_ij² (matrix: half of
-    what the rotation gains) or a_ij²/(a_ii a_jj) (likelihood). Row maxima are kept from layer to layer: a
-    row is searched anew only if it was rotated or its best partner was, so a layer of m pairs costs O(nm),
-    not O(n²).
+    what the rotation gains) or a_ij²/(a_ii a_jj) (likelihood). A layer of m pairs costs O(nm), not O(n²): see `Rows`.
 
     Args:
         A: symmetric, shape (n, n); overwritten.
@@ -129,84 +157,44 @@ def parallel_jacobi(
     """
     n = A.shape[0]
     room = min(n_rotations, 4 * n)  # for a start: a budget may be far larger than what A can use
-    pairs, angles, c, s = np.zeros((room, 2), np.int64), np.zeros(room), np.zeros(room), np.zeros(room)
-    weight, partner, q = np.zeros(n), np.zeros(n, np.int64), np.ones(n)
-    mate = np.empty(n, np.int64)
+    pairs, angles = np.zeros((room, 2), np.int64), np.zeros(room)
+    rows = Rows(
+        np.zeros(n),
+        np.zeros(n, np.int64),
+        np.zeros(n, np.bool_),
+        np.zeros(n, np.int64),
+        np.zeros(n, np.int64),
+        np.ones(n),
+    )
     if target != MATRIX:
         for i in range(n):
-            q[i] = 1.0 / max(A[i, i], floor)
+            rows.q[i] = 1.0 / max(A[i, i], floor)
     for i in range(n):
-        partner[i], weight[i] = _row_best(A, i, q, target)
-    k = 0
-    while k < n_rotations and np.max(weight) > least_weight:
-        lo, room = k, k + min(n_rotations - k, n // 2)
-        pairs, angles, c, s = longer(pairs, room), longer(angles, room), longer(c, room), longer(s, room)
-        k = _choose_layer(A, weight, partner, threshold, n_rotations - k, pairs, angles, c, s, k, mate)
-        if target != MATRIX:
-            for p in range(lo, k):  # the new variances, a_ii + a_ij tan θ and a_jj − a_ij tan θ
-                i, j = pairs[p, 0], pairs[p, 1]
-                change = A[i, j] * s[p] / c[p]
-                q[i], q[j] = 1.0 / max(A[i, i] + change, floor), 1.0 / max(A[j, j] - change, floor)
-        rotate_rows(A, pairs[lo:k], c[lo:k], s[lo:k], True)
-        for r in range(n):  # one visit per row: a large A does not fit the cache
-            partner_r, weight_r = _rotate_columns(
-                A, r, pairs[lo:k], c[lo:k], s[lo:k], q, weight[r] / q[r], partner[r]
-            )
-            if mate[r] >= 0:
-                A[r, mate[r]] = 0.0
-            if mate[r] >= 0 or mate[partner[r]] >= 0:
-                partner[r], weight[r] = _row_best(A, r, q, target)
-            else:
-                partner[r], weight[r] = partner_r, weight_r * q[r]
-        if 0 < enough <= k:
+        _search(A, rows, i, target, 0)
+    taken, layer, k = np.zeros(n, np.int64), 0, 0  # the last layer that has taken a coordinate
+    while k < n_rotations and not 0 < enough <= k:
+        order = _candidates(A, rows, threshold, least_weight, target, layer)
+        if len(order) == 0:
             break
+        lo, room, layer = k, k + min(n_rotations - k, n // 2), layer + 1
+        pairs, angles = longer(pairs, room), longer(angles, room)
+        for i in order:
+            j = rows.partner[i]
+            if k == n_rotations:
+                break
+            if taken[i] == layer or taken[j] == layer:
+                continue
+            taken[i] = taken[j] = layer
+            first, second = min(i, j), max(i, j)
+            _refresh(A, rows, first, layer - 1)
+            pairs[k, 0], pairs[k, 1] = first, second
+            angles[k] = jacobi_angle(A[first, first], A[first, second], A[second, second])
+            if target != MATRIX:  # the new variances, a_ii + a_ij tan θ and a_jj − a_ij tan θ
+                change = A[first, second] * np.tan(angles[k])
+                rows.q[first] = 1.0 / max(A[first, first] + change, floor)
+                rows.q[second] = 1.0 / max(A[second, second] - change, floor)
+            k += 1
+        _turn(A, rows, pairs[lo:k], np.cos(angles[lo:k]), np.sin(angles[lo:k]), target, layer)
+    for r in range(n):
+        _refresh(A, rows, r, layer)
     return pairs[:k], angles[:k]
-
-
-@compiled
-def removal_losses(
-    tiles: np.ndarray, pairs: np.ndarray, angles: np.ndarray, target: int, floor: float
-) -> np.ndarray:
-    """How much Σ f(dₖ) falls if a rotation is taken out, for each rotation: exact, all in O(nK).
-
-    Taking G out of Q = A·G·B changes Q by a matrix of rank two, A[:, ij] (1 − G) B[ij, :]. Let V = AᵀHQ,
-    S = B, m = (1 − G)·S[ij, k], and let C = (AᵀHA)[ij, ij] = V[ij, :]·(G·S[ij, :])ᵀ be a 2×2 block. Then dₖ
-    becomes dₖ + 2 mᵀV[ij, k] + mᵀCm. V and S are walked back through the rotations as in the gradient.
-
-    Returns:
-        shape (K,); positive where the rotation helps.
-    """
-    T, n, w = tiles.shape
-    K = len(pairs)
-    c, s = np.cos(angles), np.sin(angles)
-    V = np.empty((n, n))
-    half = half_product(half_product(tiles, pairs, c, s), pairs, c, s)
-    for t in range(T):
-        for i in range(n):
-            for k in range(t * w, min(t * w + w, n)):
-                V[i, k] = half[t, i, k - t * w]
-    S, d, loss = np.eye(n), np.empty(n), np.empty(K)
-    for k in range(n):
-        d[k] = V[k, k]
-    for q in range(K - 1, -1, -1):
-        i, j, cq, sq = pairs[q, 0], pairs[q, 1], c[q], s[q]
-        cii, cij, cjj = 0.0, 0.0, 0.0
-        for k in range(n):
-            a, b, x, y = V[i, k], V[j, k], S[i, k], S[j, k]
-            V[i, k], V[j, k] = cq * a - sq * b, sq * a + cq * b  # now AᵀHQ without G
-            cii += V[i, k] * (cq * x - sq * y)
-            cij += V[i, k] * (sq * x + cq * y)
-            cjj += V[j, k] * (sq * x + cq * y)
-        total = 0.0
-        for k in range(n):
-            x, y = S[i, k], S[j, k]
-            gx, gy = cq * x - sq * y, sq * x + cq * y
-            u, v = x - gx, y - gy
-            new = d[k] + 2.0 * (u * V[i, k] + v * V[j, k]) + u * u * cii + 2.0 * u * v * cij + v * v * cjj
-            if target == MATRIX:
-                total += d[k] * d[k] - new * new
-            else:
-                total += np.log(max(new, floor)) - np.log(max(d[k], floor))
-            S[i, k], S[j, k] = gx, gy
-        loss[q] = total
-    return loss

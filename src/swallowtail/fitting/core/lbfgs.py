@@ -13,6 +13,7 @@ from swallowtail.fitting.core.product import MATRIX, ROTATION, compiled, value_a
 from swallowtail.fitting.core.trace import trace_parts
 
 MEMORY = 12  # how many (step, change of gradient) are remembered
+FIRST = 0.3  # radians that an angle may turn in a step without memory
 ARMIJO, WOLFE = 1e-4, 0.9  # sufficient decrease; how much flatter the slope must have become
 
 
@@ -31,17 +32,23 @@ def evaluate(
 
 
 @compiled
-def _direction(g: np.ndarray, S: np.ndarray, Y: np.ndarray, rho: np.ndarray, count: int) -> np.ndarray:
-    """−(approximate inverse Hessian)·g: the two-loop recursion over the last ``count`` steps (a ring)."""
+def _direction(
+    g: np.ndarray, scale: np.ndarray, S: np.ndarray, Y: np.ndarray, rho: np.ndarray, count: int
+) -> np.ndarray:
+    """−(approximate inverse Hessian)·g: the two-loop recursion over the last ``count`` steps (a ring).
+
+    The inverse Hessian that it starts from is diagonal: ``scale``, times what the last step suggests.
+    """
     m = min(count, MEMORY)
     p, alpha = -g, np.zeros(MEMORY)
     for q in range(m):
         slot = (count - 1 - q) % MEMORY
         alpha[slot] = rho[slot] * np.dot(S[slot], p)
         p -= alpha[slot] * Y[slot]
+    p *= scale
     if m:
         slot = (count - 1) % MEMORY
-        p *= 1.0 / (rho[slot] * np.dot(Y[slot], Y[slot]))
+        p *= 1.0 / (rho[slot] * np.dot(Y[slot] * scale, Y[slot]))
     for q in range(m - 1, -1, -1):
         slot = (count - 1 - q) % MEMORY
         p += (alpha[slot] - rho[slot] * np.dot(Y[slot], p)) * S[slot]
@@ -58,6 +65,7 @@ def lbfgs(
     target: int,
     floor: float,
     unit: float,
+    scale: np.ndarray,
     S: np.ndarray,
     Y: np.ndarray,
     rho: np.ndarray,
@@ -71,6 +79,7 @@ def lbfgs(
         tiles, pairs, target, floor: as in `value_and_gradient`.
         x, f, g: angles (K,), objective and gradient there.
         unit: ‖H‖²_F, or n, what the objective is divided by.
+        scale: lengths of the first steps, relative to the gradient, shape (K,): see `core.curvature.steps`.
         S, Y, rho, count: the memory, (MEMORY, K), (MEMORY, K), (MEMORY,), and how many steps were ever
             stored.
         iterations: at most this many steps.
@@ -80,15 +89,15 @@ def lbfgs(
         x, f, g, count, and whether it has converged.
     """
     for _ in range(iterations):
-        p = _direction(g, S, Y, rho, count)
+        p = _direction(g, scale, S, Y, rho, count)
         slope = np.dot(g, p)
         if not slope < 0.0:
             if count == 0:
                 return x, f, g, count, True
-            count, p = 0, -g
-            slope = -np.dot(g, g)
-        # Without memory the scale is unknown: an angle moves by at most 0.1 in the first step.
-        step = 1.0 if count else min(1.0, 0.1 / max(np.max(np.abs(p)), 1e-300))
+            count, p = 0, -scale * g
+            slope = np.dot(g, p)
+        # The curvature of each angle alone may mislead where many turn together: at most 0.3 in the first step.
+        step = 1.0 if count else min(1.0, FIRST / max(np.max(np.abs(p)), 1e-300))
         low, high = 0.0, 0.0  # high = 0: no upper end yet (fast arithmetic knows no infinity)
         x_new, f_new, g_new = x, f, g
         for _ in range(25):

@@ -21,7 +21,7 @@ from swallowtail.fitting.core.records import Callback, Stop
 THRESHOLD = 0.1  # of the largest weight; 0.2 ends within 0.2° of it at n = 64
 THRESHOLDS = (0.05, 0.1, 0.2, 0.5, 1.0)  # cycles vary it: another threshold, other pairs
 SHARES = (4, 8, 16, 32)  # a cycle replaces K / share rotations
-POLISH, FINISH = 20, 100  # L-BFGS iterations inside a cycle, and at the end
+POLISH, FINISH = 7, 35  # L-BFGS iterations inside a cycle, and at the end
 POLISH_TOLERANCE, FINISH_TOLERANCE = 1e-5, 1e-7
 HEAT = 0.03  # a cycle may be this much worse, relatively, at first; falls linearly to nothing
 FINISH_WORK = 2.5e9  # multiply-adds a polish may take from n ≈ 1000 on
@@ -41,6 +41,7 @@ def search_pairs(
     callback: Callback | None = None,
     save: Callable[[State], None] | None = None,
     resume: State | None = None,
+    grown: Search | None = None,
 ) -> Search:
     """Grow, polish and cycle on any objective.
 
@@ -52,12 +53,14 @@ def search_pairs(
             use: write or copy them before returning.
         resume: such a state, of a search with the same arguments; the result is the one the undisturbed
             search gives, to the bit.
+        grown: a search on this objective that has been grown and polished; it goes on from there.
 
     Returns:
         The search, whose ``pairs`` (K, 2), ``angles`` (K,), ``value`` and ``history`` are the best found.
     """
-    search = Search(objective, n_rotations, callback, save)
-    stage = 0 if resume is None else search.restore(resume)
+    search = grown or Search(objective, n_rotations, callback, save)
+    stage = 0 if grown is None else STAGES.index("cycle")
+    stage = stage if resume is None else search.restore(resume)
     at_cycle = resume if stage == STAGES.index("cycle") else None
     try:
         if stage <= STAGES.index("grow"):

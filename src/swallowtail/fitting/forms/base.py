@@ -11,11 +11,13 @@ from swallowtail.fitting.checkpoint import Checkpoint
 from swallowtail.fitting.inputs import Problem
 from swallowtail.fitting.methods.hybrid import Plan
 from swallowtail.fitting.quality import Fitted
-from swallowtail.fitting.request import Request
+from swallowtail.fitting.request import CHOSEN, Request
 from swallowtail.fitting.result import Candidate, Quality
 from swallowtail.fitting.watch import Watch
-from swallowtail.wiring import Butterfly
+from swallowtail.operators import HybridOperator, Rotation, SignedRotation, SymmetricOperator
+from swallowtail.wiring import Butterfly, Grouped
 
+SCOUTED = 20  # L-BFGS iterations at the end of a butterfly's first try
 LARGEST_BUTTERFLY = 512  # beyond this n, trying a butterfly too takes longer than the pairs, and rarely wins
 
 
@@ -59,25 +61,31 @@ class Forms:
             )
         if request.method != "auto":
             return [request.method if request.method != "products" else "pairs"]
-        if request.wiring == "pairs":
+        if request.wiring in CHOSEN:
             return ["pairs"]
         if request.wiring != "auto":
             return ["recovery", "butterfly"] if self.may_recover() else ["butterfly"]
         forms = ["recovery", "pairs"] if self.may_recover() else ["pairs"]
         fits = Butterfly(self.n, request.depth).n_rotations <= self.job.budget
-        if fits and request.target_angle is None and 1 < self.n <= LARGEST_BUTTERFLY:
+        slow = request.effort == "quick" or request.target_angle is not None
+        if fits and not slow and 1 < self.n <= LARGEST_BUTTERFLY:
             forms.append("butterfly")
         return forms
 
     def fit(self, name: str, before: list[Candidate]) -> Candidate | None:
         """Fit one form; None if the matrix is not of it."""
-        fitters = {"recovery": self.recover, "pairs": self.pairs, "hybrid": self.hybrid}
+        fitters = {
+            "recovery": self.recover,
+            "pairs": self.pairs,
+            "grouped": self.grouped,
+            "hybrid": self.hybrid,
+        }
         if name in fitters:
             return fitters[name]()
         assert name == "butterfly", name
         if before and self.request.wiring == "auto":
             # One cheap start shows whether the fixed wiring can come near the chosen pairs.
-            scout = self.butterfly(starts=0, kicks=0)
+            scout = self.butterfly(starts=0, kicks=0, finish=SCOUTED)
             if not self.is_promising(scout.objective, min(c.objective for c in before)):
                 return scout
         return self.butterfly(**self.request.options)
@@ -100,6 +108,9 @@ class Forms:
     def pairs(self) -> Candidate:
         raise NotImplementedError
 
+    def grouped(self) -> Candidate:
+        raise NotImplementedError
+
     def butterfly(self, **options: Any) -> Candidate:
         raise NotImplementedError
 
@@ -116,3 +127,15 @@ class Forms:
 
     def _fitted(self, best: Candidate, others: dict[str, Any]) -> Fitted:
         return Fitted(best.operator, others, self.request.seed + 1, bool(self.job.watch.status))
+
+
+def in_groups(operator: Any) -> Any:
+    """The same operator, its rotation in rounds of groups."""
+    if isinstance(operator, HybridOperator):
+        return HybridOperator(in_groups(operator.symmetric), operator.basis, operator.weights)
+    if isinstance(operator, Rotation):
+        return operator if isinstance(operator.wiring, Grouped) else operator.grouped()
+    rotation = in_groups(operator.rotation)
+    if isinstance(operator, SignedRotation):
+        return SignedRotation(rotation, operator.signs)
+    return SymmetricOperator(rotation, operator.eigenvalues)

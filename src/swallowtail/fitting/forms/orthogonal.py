@@ -63,7 +63,9 @@ class OrthogonalForms(Forms):
     def butterfly(self, **options: Any) -> Candidate:
         wiring, callback = self.request.fixed_wiring(self.n), self.job.watch.callback
         R = self.matrix * self.signs
-        fit = align_butterfly(R, wiring, seed=self.request.seed, callback=callback, **options)
+        fit = align_butterfly(
+            R, wiring, effort=self.request.effort, seed=self.request.seed, callback=callback, **options
+        )
         return self._candidate("butterfly", fit)
 
     def pairs(self) -> Candidate:
@@ -75,6 +77,7 @@ class OrthogonalForms(Forms):
             self.matrix * self.signs,
             self.job.budget,
             target_error=error,
+            effort=request.effort,
             seed=request.seed,
             callback=self.job.watch.callback,
             save=saved.saver("pairs"),

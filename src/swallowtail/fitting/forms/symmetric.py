@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.records import DenseFit, Stop
 from swallowtail.fitting.forms.base import Forms, Job
 from swallowtail.fitting.methods.butterfly import fit_butterfly
+from swallowtail.fitting.methods.grouped import fit_grouped
 from swallowtail.fitting.methods.hybrid import HybridFit, Plan, fit_hybrid
 from swallowtail.fitting.methods.low_rank import factor_analysis, gaussian_loss, probabilistic_pca
 from swallowtail.fitting.methods.pairs import fit_pairs
@@ -72,6 +74,7 @@ class SymmetricForms(Forms):
             wiring.depth,
             reverse=wiring.reverse,
             target=self.target,
+            effort=self.request.effort,
             seed=self.request.seed,
             callback=self.job.watch.callback,
             **options,
@@ -123,33 +126,43 @@ class SymmetricForms(Forms):
         return (within or candidates)[int(np.argmin(angles))]
 
     def pairs(self) -> Candidate:
-        """Fit pairs; for a target angle, to the relative error that gives it: a little below its sine, by trying."""
-        request = self.request
+        return self._chosen("pairs", fit_pairs)
+
+    def grouped(self) -> Candidate:
+        return self._chosen("grouped", fit_grouped)
+
+    def _chosen(self, name: str, fit: Callable[..., DenseFit]) -> Candidate:
+        """Fit on chosen pairs; for a target angle, to the relative error that gives it.
+
+        That is a little below the angle's sine, by trying.
+        """
+        request, saved = self.request, self.job.saved
+
+        def once(error: float | None, **state: Any) -> Candidate:
+            found = fit(
+                self.matrix,
+                self.job.budget,
+                target=self.target,
+                target_error=error,
+                effort=request.effort,
+                seed=request.seed,
+                callback=self.job.watch.callback,
+                **state,
+                **request.options,
+            )
+            return _symmetric(name, found)
+
         if request.target_angle is None:
-            saved = self.job.saved
-            return self._pairs(None, save=saved.saver("pairs"), resume=saved.state("pairs"))
+            return once(None, save=saved.saver(name), resume=saved.state(name))
         error = math.sin(math.radians(request.target_angle))
         for _ in range(TRIES):
-            found = self._pairs(error)
+            found = once(error)
             angle = error_angle(self.matrix, found.operator, seed=request.seed + 1)
             missed = angle > request.target_angle and found.operator.rotation.n_rotations < self.job.budget
             if not missed or self.job.watch.status or self.target != "matrix":
                 break
             error *= 0.98 * request.target_angle / angle
         return found
-
-    def _pairs(self, error: float | None, **state: Any) -> Candidate:
-        fit = fit_pairs(
-            self.matrix,
-            self.job.budget,
-            target=self.target,
-            target_error=error,
-            seed=self.request.seed,
-            callback=self.job.watch.callback,
-            **state,
-            **self.request.options,
-        )
-        return _symmetric("pairs", fit)
 
     def quality(self, best: Candidate, others: dict[str, Any]) -> tuple[Quality, str]:
         exact = self.target == "matrix" and best.objective < EXACT**2

@@ -24,6 +24,7 @@ SWEEPS, SETTLED = 30, 1e-4
 SCOUT, FINISH = 60, 1000  # L-BFGS iterations for every start and kick, and for the best at the end
 SHARE_KICKED, KICK = 0.1, 1.0  # a kick moves this share of the angles, by a normal number of this deviation
 HEAT = 0.02  # a kick may end this much worse, relatively, at first; falls linearly to nothing
+EFFORTS = {"quick": 0.2, "default": 1.0, "best": 4.0}  # times as many kicks; starts, if fewer
 WORK = 2e10  # multiply-adds spent by default on kicks, and on random starts of a rotation: a second or two
 
 
@@ -33,8 +34,10 @@ def fit_butterfly(
     *,
     reverse: bool = False,
     target: str = "matrix",
-    starts: int = STARTS,
+    effort: str = "default",
+    starts: int | None = None,
     kicks: int | None = None,
+    finish: int = FINISH,
     order: np.ndarray | str | None = None,
     seed: int = 0,
     callback: Callback | None = None,
@@ -46,9 +49,11 @@ def fit_butterfly(
         depth: how often the strides n/2, n/4, …, 1 are repeated.
         reverse: the wiring of Qᵀ, strides 1, 2, …, n/2.
         target: "matrix" minimises ‖H − QDQᵀ‖_F, "likelihood" minimises Σ log diag(QᵀHQ).
+        effort: "quick", "default" or "best": how many starts and kicks there are unless you say.
         starts: random starts, beside Jacobi angles layer by layer and, at depth 1, direct recovery.
-        kicks: how often the best angles are disturbed and polished again; None spends a second or two, 100
+        kicks: how often the best angles are disturbed and polished again; by default for a second or two, 100
             at most.
+        finish: L-BFGS iterations at the end, at most.
         order: coordinate at each position of the butterfly, shape (n,); see `core.order`;
             "learn" is its `learned_order`; None is the natural order.
         seed: of the random starts.
@@ -69,8 +74,10 @@ def fit_butterfly(
     pairs = flat_pairs(wiring)
     generator = np.random.default_rng(seed)
     recovered = _recovered(objective, depth, reverse, order)
+    starts = round(STARTS * min(1.0, EFFORTS[effort])) if starts is None else starts
     begin = _starts(objective, wiring, pairs, recovered, starts, generator)
-    angles, history = search_angles(objective, pairs, begin, kicks, generator, callback)
+    kicks = _kicks(objective.n, len(pairs), effort) if kicks is None else kicks
+    angles, history = search_angles(objective, pairs, begin, kicks, generator, callback, finish)
     return DenseFit(wiring, angles, objective.eigenvalues(pairs, angles), history)
 
 
@@ -78,9 +85,10 @@ def search_angles(
     objective: Smooth,
     pairs: np.ndarray,
     starts: Iterator[np.ndarray],
-    kicks: int | None,
+    kicks: int,
     generator: np.random.Generator,
     callback: Callback | None,
+    finish: int = FINISH,
 ) -> tuple[np.ndarray, list[tuple[str, int, float]]]:
     """The best angles (K,) on fixed pairs (K, 2) and their history: polish each start, kick the best, polish.
 
@@ -88,7 +96,7 @@ def search_angles(
         objective: what to minimise.
         pairs: who meets whom, Q₁ first.
         starts: angles to start from; no rotation at all is one in any case.
-        kicks, callback: as in `fit_butterfly`.
+        kicks, callback, finish: as in `fit_butterfly`.
         generator: of the kicks.
     """
     best = (np.zeros(len(pairs)), objective.of_residual(objective.residual(pairs[:0], np.zeros(0))))
@@ -102,20 +110,23 @@ def search_angles(
         if callback is not None:
             callback(stage, len(pairs), best[1])
 
-    if kicks is None:
-        kicks = int(min(100, WORK / (14.0 * objective.n * max(len(pairs), 1) * SCOUT)))
+    def polish(stage: str, start: np.ndarray, iterations: int, tolerance: float) -> tuple[np.ndarray, float]:
+        return objective.polish(
+            pairs, start, iterations, tolerance, lambda x, f: keep(stage, x, f), scaled=stage == "polish"
+        )
+
     try:
         for angles in starts:
-            keep("scout", *objective.polish(pairs, angles, SCOUT, 1e-6, lambda x, f: keep("scout", x, f)))
+            keep("scout", *polish("scout", angles, SCOUT, 1e-6))
         angles, value = best
         for index in range(kicks):
             kicked = generator.random(len(pairs)) < SHARE_KICKED
             start = angles + kicked * KICK * generator.standard_normal(len(pairs))
-            new, new_value = objective.polish(pairs, start, SCOUT, 1e-5, lambda x, f: keep("kick", x, f))
+            new, new_value = polish("kick", start, SCOUT, 1e-5)
             keep("kick", new, new_value)
             if new_value < value + HEAT * (1.0 - index / kicks) * abs(value):
                 angles, value = new, new_value
-        keep("polish", *objective.polish(pairs, best[0], FINISH, 1e-8, lambda x, f: keep("polish", x, f)))
+        keep("polish", *polish("polish", best[0], finish, 1e-8))
     except (Stop, KeyboardInterrupt):
         pass
     return best[0], history
@@ -125,8 +136,10 @@ def align_butterfly(
     R: np.ndarray,
     wiring: Wiring,
     *,
+    effort: str = "default",
     starts: int | None = None,
     kicks: int | None = None,
+    finish: int = FINISH,
     seed: int = 0,
     callback: Callback | None = None,
 ) -> AlignedFit:
@@ -135,10 +148,9 @@ def align_butterfly(
     Args:
         R: orthogonal, shape (n, n), any n.
         wiring: on n coordinates; a `Butterfly` of any depth, or `Pairs`.
+        effort, kicks, finish: as in `fit_butterfly`.
         starts: random starts, beside no rotation and, for a butterfly of depth 1, what recovery reads off;
-            None is 8, or as many as take a second or two.
-        kicks: how often the best angles are disturbed and polished again; None spends a second or two, 100
-            at most.
+            by default 8, or as many as take a second or two.
         seed: of starts and kicks.
         callback: called as callback(stage, K, best objective so far); may raise `Stop` or
             KeyboardInterrupt, and the best so far is returned.
@@ -153,9 +165,15 @@ def align_butterfly(
     generator = np.random.default_rng(seed)
     if starts is None:
         one = 10.0 * objective.n * max(len(pairs), 1) * (SWEEPS + SCOUT)
-        starts = int(min(STARTS, WORK / one))
+        starts = int(min(STARTS, WORK / one) * min(1.0, EFFORTS[effort]))
     begin = _aligned_starts(objective.R, wiring, pairs, starts, generator)
-    return AlignedFit(wiring, *search_angles(objective, pairs, begin, kicks, generator, callback))
+    kicks = _kicks(objective.n, len(pairs), effort) if kicks is None else kicks
+    return AlignedFit(wiring, *search_angles(objective, pairs, begin, kicks, generator, callback, finish))
+
+
+def _kicks(n: int, n_rotations: int, effort: str) -> int:
+    """How many kicks `WORK` pays for, 100 at most, and more or fewer with another effort."""
+    return int(EFFORTS[effort] * min(100, WORK / (14.0 * n * max(n_rotations, 1) * SCOUT)))
 
 
 def _recovered(

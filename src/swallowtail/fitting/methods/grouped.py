@@ -7,6 +7,7 @@ for them, and between rounds while there may be more of those.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -17,8 +18,8 @@ from swallowtail.fitting.core.newton import newton_rotations
 from swallowtail.fitting.core.objectives import NEWTON_SHARE, Objective, place
 from swallowtail.fitting.core.product import MATRIX, layered, rotate_rows
 from swallowtail.fitting.core.records import Callback, DenseFit, Stop
-from swallowtail.fitting.core.search import FINISH, FINISH_TOLERANCE, POLISH, POLISH_TOLERANCE, Search
-from swallowtail.fitting.methods.pairs import default_cycles
+from swallowtail.fitting.core.search import POLISH, POLISH_TOLERANCE, STAGES, Search, State, search_pairs
+from swallowtail.fitting.methods.pairs import EFFORTS, default_cycles
 from swallowtail.wiring import Grouped
 
 # Fewer rounds are faster to apply: 8 cost a heat kernel 16 % of its angle, and MNIST nothing.
@@ -33,10 +34,14 @@ def fit_grouped(
     size: int = SIZE,
     n_rounds: int = ROUNDS,
     target: str = "matrix",
+    effort: str = "default",
     cycles: int | None = None,
-    finish: int = FINISH,
+    finish: int | None = None,
+    target_error: float | None = None,
     seed: int = 0,
     callback: Callback | None = None,
+    save: Callable[[State], None] | None = None,
+    resume: State | None = None,
 ) -> DenseFit:
     """Fit H ≈ Q D Qᵀ with ``n_rotations`` rotations in rounds of groups chosen from H.
 
@@ -46,7 +51,7 @@ def fit_grouped(
         size: coordinates a group may have.
         n_rounds: growth spreads the rotations evenly over this many rounds; where groups are too small for their
             share it takes more.
-        target, cycles, finish, seed, callback: as in `methods.pairs.fit_pairs`.
+        target, effort, cycles, finish, target_error, seed, callback, save, resume: as in `methods.pairs.fit_pairs`.
 
     Returns:
         As `methods.pairs.fit_pairs`, with a `Grouped` wiring.
@@ -55,26 +60,50 @@ def fit_grouped(
     Grouped(n=2): 1 rounds of groups up to 2, 1 layers, 1 rotations
     """
     n = len(H)
-    cycles = default_cycles(n, n_rotations) if cycles is None else cycles
-    best: Search | None = None
-    try:
-        for growth in GROWTHS:
-            objective = Confined(H, target, n_rotations, size, n_rounds, growth)
-            search = Search(objective, n_rotations, callback, None)
-            best = best or search
-            search.grow(objective.rounding, None)
-            search.polish(POLISH * 3, POLISH_TOLERANCE)
-            best = search if search.value < best.value else best
-        assert best is not None
-        best.cycle(cycles, seed, best.objective.rounding, None)
-        if finish:
-            best.polish(finish, FINISH_TOLERANCE)
-    except (Stop, KeyboardInterrupt):
-        pass
-    assert best is not None
+    goal = -np.inf if target_error is None or target != "matrix" else target_error**2
+    grown = None
+    if resume is None or resume["stage"] in STAGES[: STAGES.index("cycle")]:  # both growths take little time
+        resume, grown = None, _grown(H, n_rotations, size, n_rounds, target, goal, callback, save)
+    best = search_pairs(
+        Confined(H, target, n_rotations, size, n_rounds, GROWTHS[0]) if grown is None else grown.objective,
+        n_rotations,
+        cycles=default_cycles(n, n_rotations, effort) if cycles is None else cycles,
+        finish=EFFORTS[effort].finish if finish is None else finish,
+        goal=goal,
+        seed=seed,
+        callback=callback,
+        save=save,
+        resume=resume,
+        grown=grown,
+    )
     wiring, angles = in_rounds(n, best.pairs, best.angles, size)
     d = Objective(H, target).eigenvalues(best.pairs, best.angles)
     return DenseFit(wiring, angles, d, best.history)
+
+
+def _grown(
+    H: np.ndarray,
+    n_rotations: int,
+    size: int,
+    n_rounds: int,
+    target: str,
+    goal: float,
+    callback: Callback | None,
+    save: Callable[[State], None] | None,
+) -> Search:
+    """The better one of both growths, polished."""
+    best: Search | None = None
+    for growth in GROWTHS:
+        objective = Confined(H, target, n_rotations, size, n_rounds, growth)
+        search = Search(objective, n_rotations, callback, save)
+        try:
+            search.grow(max(goal, objective.rounding), None)
+            search.polish(POLISH * 3, POLISH_TOLERANCE)
+        except (Stop, KeyboardInterrupt):  # the next step will hear of it too
+            pass
+        best = search if best is None or search.value < best.value else best
+    assert best is not None
+    return best
 
 
 def in_rounds(n: int, pairs: np.ndarray, angles: np.ndarray, size: int) -> tuple[Grouped, np.ndarray]:

@@ -9,23 +9,37 @@ rotations: a butterfly ends at 67° from a Haar R whatever the optimiser, pairs 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from swallowtail.fitting.core.objectives import Alignment, Objective
 from swallowtail.fitting.core.product import MATRIX, layered
 from swallowtail.fitting.core.records import AlignedFit, Callback, DenseFit
-from swallowtail.fitting.core.search import FINISH, POLISH, State, search_pairs
+from swallowtail.fitting.core.search import FINISH, State, search_pairs
 
-WORK = 1.6e10  # multiply-adds spent on cycles by default: about two seconds
-WORK_ALIGNED = 2e10  # the same for a rotation, whose gradient takes half as many
+WORK = 9.5e6  # n·K·cycles by default: half a second
+WORK_ALIGNED = 2.4e7  # the same for a rotation, whose gradient takes half as long
 MOST_CYCLES = 400  # of a rotation; half a second at n = 64
 
 
-def default_cycles(n: int, n_rotations: int) -> int:
-    """How many cycles `WORK` pays for, and no more than help: 100 at n = 64, 3 at n = 784, none from n ≈ 2000 on."""
-    affordable = WORK / (14.0 * n * max(n_rotations, 1) * 6 * POLISH)
-    return round(min(max(100, n_rotations // 2), affordable))
+class Effort(NamedTuple):
+    """How much work a fit is worth."""
+
+    cycles: float  # times as many as by default
+    finish: int  # L-BFGS iterations at the end
+
+
+EFFORTS = {"quick": Effort(0.2, 10), "default": Effort(1.0, FINISH), "best": Effort(8.0, 3 * FINISH)}
+
+
+def default_cycles(n: int, n_rotations: int, effort: str = "default") -> int:
+    """How many cycles `WORK` pays for, and no more than help.
+
+    By default 100 at n = 64, 3 at n = 784, none from n ≈ 2000 on.
+    """
+    affordable = min(max(100, n_rotations // 2), WORK / (n * max(n_rotations, 1)))
+    return round(EFFORTS[effort].cycles * affordable)
 
 
 def fit_pairs(
@@ -33,8 +47,9 @@ def fit_pairs(
     n_rotations: int,
     *,
     target: str = "matrix",
+    effort: str = "default",
     cycles: int | None = None,
-    finish: int = FINISH,
+    finish: int | None = None,
     target_error: float | None = None,
     seed: int = 0,
     callback: Callback | None = None,
@@ -49,7 +64,8 @@ def fit_pairs(
         target: "matrix" minimises ‖H − QDQᵀ‖_F, "likelihood" minimises Σ log diag(QᵀHQ) (H a covariance).
             The latter fits noise too: with 3n rotations and 2n to 4n samples it lost on held-out data in
             about half the trials.
-        cycles: prune-and-regrow cycles; None spends about a second or two.
+        effort: "quick", "default" or "best": how many cycles and iterations there are unless you say.
+        cycles: prune-and-regrow cycles.
         finish: L-BFGS iterations at the end. With ``cycles=0`` and few of them a fit takes milliseconds at n = 64.
         target_error: stop at this relative error ‖H − QDQᵀ‖_F / ‖H‖_F with as few rotations as it takes
             (target "matrix" only).
@@ -70,8 +86,8 @@ def fit_pairs(
     search = search_pairs(
         objective,
         n_rotations,
-        cycles=default_cycles(objective.n, n_rotations) if cycles is None else cycles,
-        finish=finish,
+        cycles=default_cycles(objective.n, n_rotations, effort) if cycles is None else cycles,
+        finish=EFFORTS[effort].finish if finish is None else finish,
         goal=goal,
         seed=seed,
         callback=callback,
@@ -86,6 +102,7 @@ def align_pairs(
     R: np.ndarray,
     n_rotations: int,
     *,
+    effort: str = "default",
     cycles: int | None = None,
     target_error: float | None = None,
     seed: int = 0,
@@ -101,7 +118,8 @@ def align_pairs(
     Args:
         R: orthogonal with determinant +1, shape (n, n).
         n_rotations: the budget K; fewer are used when R is met before that.
-        cycles: prune-and-regrow cycles; None spends a second or two, 400 at most.
+        effort: as in `fit_pairs`.
+        cycles: prune-and-regrow cycles; by default at most 400.
         target_error: stop at this relative error ‖R − Q‖_F / √n with as few rotations as it takes.
         seed: of the cycles' choices.
         callback: as in `fit_pairs`.
@@ -112,14 +130,14 @@ def align_pairs(
     """
     objective = Alignment(R)
     if cycles is None:
-        cycles = round(
-            min(MOST_CYCLES, WORK_ALIGNED / (7.0 * objective.n * max(n_rotations, 1) * 6 * POLISH))
-        )
+        affordable = min(MOST_CYCLES, WORK_ALIGNED / (objective.n * max(n_rotations, 1)))
+        cycles = round(EFFORTS[effort].cycles * affordable)
     goal = -np.inf if target_error is None else target_error**2
     search = search_pairs(
         objective,
         n_rotations,
         cycles=cycles,
+        finish=EFFORTS[effort].finish,
         goal=goal,
         seed=seed,
         callback=callback,

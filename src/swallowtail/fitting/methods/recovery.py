@@ -199,6 +199,8 @@ def _components(linked: np.ndarray, held: np.ndarray) -> list[np.ndarray]:
     q = len(held)
     if q == 1 and not held[0]:
         return []
+    if linked.all():  # the usual case, and much faster than looking for parts
+        return [np.arange(q)]
     graph = np.zeros((q + 1, q + 1), dtype=bool)  # the last node stands for all coordinates without a partner
     graph[:q, :q], graph[:q, q] = linked, held
     count, label = connected_components(coo_array(graph), directed=False)
