@@ -48,7 +48,8 @@ def fit_rotation(
             the paper's L′, which takes further options, see `fitting.methods.sgd.fit_sgd`.
         max_products: hard limit on products when R is not given by its entries. If it is n or more, or absent
             and n ≤ 1024, R is read off entirely; otherwise it is learned by "sgd".
-        max_seconds: stop then and keep the best so far.
+        max_seconds: stop then and keep the best so far. Within a few tenths of a second where the work comes in steps;
+            one product of your function, one inverse, or one gradient of a very large fit is not cut in two.
         target_angle: stop at this quality, in degrees, with as few rotations as it takes.
         effort: "quick" takes about a quarter of the default's time and ends within 15 % of its angle; "best" takes
             about eight times as long and is mostly 5 to 15 % better. Pairs, groups and butterflies listen to it.

@@ -60,7 +60,8 @@ def fit_symmetric(
             sample covariance H.
         max_products: hard limit on products when H is not given by its entries; by default n up to n = 1024
             (H is then known entirely), 64 beyond.
-        max_seconds: stop then and keep the best so far.
+        max_seconds: stop then and keep the best so far. Within a few tenths of a second where the work comes in steps;
+            one product of your function, one inverse, or one gradient of a very large fit is not cut in two.
         target_angle: stop at this quality, in degrees, with as few rotations as it takes.
         effort: "quick" takes about a quarter of the default's time and ends within 15 % of its angle; "best" takes
             about eight times as long and is mostly 5 to 15 % better. Pairs, groups and butterflies listen to it.
@@ -75,7 +76,12 @@ def fit_symmetric(
         options: for the one method asked for, e.g. ``cycles=`` of "pairs" or ``epochs=`` of "sgd".
 
     Returns:
-        A `FitResult`; ``print`` it to see the plain rivals beside the fit.
+        A `FitResult`; ``print`` it to see the plain rivals beside the fit. Its operator has H's dtype (float64 for
+        lists, functions and whole numbers) and device; the arithmetic of the fit is float64.
+
+    Raises:
+        ArgumentError: an argument of the wrong kind or out of its range, numbers that are not finite, a matrix that is
+            not symmetric, or a checkpoint that is damaged or of another fit.
 
     >>> result = fit_symmetric([[2.0, 1.0], [1.0, 2.0]])
     >>> result.status, sorted(result.operator.eigenvalues.tolist())

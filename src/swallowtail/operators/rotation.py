@@ -22,7 +22,11 @@ class Rotation(Operator):
         wiring: who meets whom.
         angles: shape (K,), layer by layer, Q₁ first; leading axes make a batch of rotations on one wiring. They are
             copied: later changes of the argument, or of what `angles` returns, do not reach the rotation. Only angles
-            that require gradients are shared, so that they can be trained.
+            that require gradients are shared, so that they can be trained. float64, float32, bfloat16 or float16;
+            finite, of any size.
+
+    Products keep the dtype of half-precision vectors; otherwise dtypes promote. Wherever a dense product in the same
+    dtype is finite, so are these (docs/reliability.md says how near).
 
     >>> Q = Rotation(Butterfly(2), torch.tensor([math.pi / 2]))
     >>> Q @ torch.tensor([1.0, 0.0])

@@ -26,7 +26,7 @@ class SymmetricOperator(Affine):
     Args:
         rotation: Q.
         eigenvalues: shape (n,), or (*batch, n). As with a rotation's angles, they are copied, and shared only if they
-            require gradients.
+            require gradients. Any real numbers, of any size.
 
     >>> H = SymmetricOperator(Rotation.identity(2), torch.tensor([2.0, 4.0]))
     >>> H.solve(torch.tensor([1.0, 1.0]))
