@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 import csv
 import importlib
+import itertools
 import sys
 from pathlib import Path
 
+import numpy as np
 import torch
 from tqdm import tqdm
 
+import swallowtail as st
+from soak import products
 from soak.report import write_report
 from soak.trial import Row, Trial, run
 
@@ -22,6 +26,21 @@ FULL = 1500.0  # seconds of a full run
 def all_trials() -> list[Trial]:
     """The trials of every kind."""
     return [trial for kind in KINDS for trial in importlib.import_module(f"soak.{kind}").TRIALS]
+
+
+def warm_up() -> None:
+    """Compile what the trials use, here: their children are forks, and have limits of time."""
+    H = st.random_symmetric(16, 4, 0)
+    st.fit_symmetric(H)
+    st.fit_symmetric(H, wiring="pairs")
+    st.GivensCovariance(random_state=0).fit(np.random.default_rng(0).normal(size=(60, 6)))
+    st.Tracker(8).update(np.ones(8), np.ones(8))
+    weight = torch.nn.Parameter(torch.ones(3, 8))
+    weight.grad = torch.ones(3, 8)
+    st.optim.GivensAdam([weight]).step()
+    for outcome in itertools.islice(products._batch(range(60)), 200):
+        if outcome is not None:
+            print(outcome, file=sys.stderr)
 
 
 def soak(trials: list[Trial], seconds: float, seed: int, progress: bool = True) -> list[Row]:
@@ -87,6 +106,8 @@ def main() -> int:
         "--write", action="store_true", help="keep the rows, and write docs/reliability.md from them"
     )
     options = parser.parse_args()
+    torch.set_num_threads(1)
+    warm_up()
     rows = soak([t for t in all_trials() if options.only in t.name], options.seconds, options.seed)
     for row in rows:
         print(f"{row.name:40s} {row.cases:8d} cases {row.failures:4d} failures {row.seconds:8.1f} s")

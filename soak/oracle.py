@@ -33,78 +33,81 @@ def butterfly_layers(n: int, depth: int, reverse: bool) -> list[Layer]:
     return layers
 
 
-def rotate(layers: list[Layer], angles: np.ndarray, x: np.ndarray, transpose: bool) -> np.ndarray:
+class Turns(NamedTuple):
+    """A layer: where it acts, and its cosines and sines in extended precision."""
+
+    i: np.ndarray
+    j: np.ndarray
+    c: np.ndarray
+    s: np.ndarray
+
+
+def turns(layers: list[Layer], angles: np.ndarray) -> list[Turns]:
+    """What all functions below take in place of layers and angles, made once."""
+    wide, ends = angles.astype(WIDE), np.cumsum([0, *(len(i) for i, _ in layers)])
+    c, s = np.cos(wide), np.sin(wide)
+    return [Turns(i, j, c[a:b], s[a:b]) for (i, j), a, b in zip(layers, ends, ends[1:], strict=False)]
+
+
+def rotate(Q: list[Turns], x: np.ndarray, transpose: bool) -> np.ndarray:
     """Q x, or Qᵀ x."""
     y = np.array(x, WIDE)
-    for (i, j), theta in _steps(layers, angles, transpose):
-        _turn(y, i, j, theta, transpose)
+    for turn in Q if transpose else Q[::-1]:
+        _turn(y, turn, transpose)
     return y
 
 
-def symmetric(layers: list[Layer], angles: np.ndarray, d: np.ndarray, x: np.ndarray) -> np.ndarray:
+def symmetric(Q: list[Turns], d: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Q D Qᵀ x."""
-    return rotate(layers, angles, d.astype(WIDE) * rotate(layers, angles, x, True), False)
+    return rotate(Q, d.astype(WIDE) * rotate(Q, x, True), False)
 
 
-def quadratic(layers: list[Layer], angles: np.ndarray, d: np.ndarray, x: np.ndarray) -> np.ndarray:
+def quadratic(Q: list[Turns], d: np.ndarray, x: np.ndarray) -> np.ndarray:
     """xᵀQ D Qᵀ x, shape (m, 1)."""
-    return (d.astype(WIDE) * rotate(layers, angles, x, True) ** 2).sum(-1, keepdims=True)
+    return (d.astype(WIDE) * rotate(Q, x, True) ** 2).sum(-1, keepdims=True)
 
 
-def rotate_gradients(
-    layers: list[Layer], angles: np.ndarray, x: np.ndarray, g: np.ndarray, transpose: bool
-) -> Gradients:
+def rotate_gradients(Q: list[Turns], x: np.ndarray, g: np.ndarray, transpose: bool) -> Gradients:
     """For f = Q x, or Qᵀ x. ⟨g, Qᵀx⟩ = ⟨Q g, x⟩, so x and g change places there."""
-    wedge = _wedges(layers, angles, g, x) if transpose else _wedges(layers, angles, x, g)
-    return Gradients(rotate(layers, angles, g, not transpose), wedge)
+    wedge = _wedges(Q, g, x) if transpose else _wedges(Q, x, g)
+    return Gradients(rotate(Q, g, not transpose), wedge)
 
 
-def symmetric_gradients(
-    layers: list[Layer], angles: np.ndarray, d: np.ndarray, x: np.ndarray, g: np.ndarray
-) -> Gradients:
+def symmetric_gradients(Q: list[Turns], d: np.ndarray, x: np.ndarray, g: np.ndarray) -> Gradients:
     """For f = Q D Qᵀ x."""
-    d, z, p = d.astype(WIDE), rotate(layers, angles, x, True), rotate(layers, angles, g, True)
-    angle = _wedges(layers, angles, d * z, g) + _wedges(layers, angles, d * p, x)
-    return Gradients(rotate(layers, angles, d * p, False), angle, (p * z).sum(0))
+    d, z, p = d.astype(WIDE), rotate(Q, x, True), rotate(Q, g, True)
+    angle = _wedges(Q, d * z, g) + _wedges(Q, d * p, x)
+    return Gradients(rotate(Q, d * p, False), angle, (p * z).sum(0))
 
 
-def quadratic_gradients(
-    layers: list[Layer], angles: np.ndarray, d: np.ndarray, x: np.ndarray, g: np.ndarray
-) -> Gradients:
+def quadratic_gradients(Q: list[Turns], d: np.ndarray, x: np.ndarray, g: np.ndarray) -> Gradients:
     """For f = xᵀQ D Qᵀ x; g has shape (m, 1)."""
-    d, z = d.astype(WIDE), rotate(layers, angles, x, True)
+    d, z = d.astype(WIDE), rotate(Q, x, True)
     w = 2 * g * d * z
-    return Gradients(rotate(layers, angles, w, False), _wedges(layers, angles, w, x), (g * z * z).sum(0))
+    return Gradients(rotate(Q, w, False), _wedges(Q, w, x), (g * z * z).sum(0))
 
 
-def dense(layers: list[Layer], angles: np.ndarray, n: int, number: type) -> np.ndarray:
+def dense(Q: list[Turns], n: int, number: type) -> np.ndarray:
     """Q by arithmetic in ``number``: what a user of a dense matrix would have."""
-    Q = np.eye(n, dtype=number)
-    for (i, j), theta in _steps(layers, angles, True):
-        c, s = np.cos(theta).astype(number), np.sin(theta).astype(number)
-        Q[:, i], Q[:, j] = Q[:, i] * c + Q[:, j] * s, Q[:, j] * c - Q[:, i] * s
-    return Q
+    matrix = np.eye(n, dtype=number)
+    for i, j, c, s in Q:
+        c, s = c.astype(number), s.astype(number)
+        matrix[:, i], matrix[:, j] = matrix[:, i] * c + matrix[:, j] * s, matrix[:, j] * c - matrix[:, i] * s
+    return matrix
 
 
-def _steps(layers, angles, forward):
-    ends = np.cumsum([0, *(len(i) for i, _ in layers)])
-    numbered = [
-        (layer, angles[a:b].astype(WIDE)) for layer, a, b in zip(layers, ends, ends[1:], strict=False)
-    ]
-    return numbered if forward else numbered[::-1]
-
-
-def _turn(y, i, j, theta, transpose):
-    c, s = np.cos(theta), np.sin(theta)
+def _turn(y: np.ndarray, turn: Turns, transpose: bool) -> None:
+    i, j, c, s = turn
     s = -s if transpose else s
-    y[:, i], y[:, j] = c * y[:, i] - s * y[:, j], s * y[:, i] + c * y[:, j]
+    a, b = y[:, i], y[:, j]
+    y[:, i], y[:, j] = c * a - s * b, s * a + c * b
 
 
-def _wedges(layers, angles, x, g):
+def _wedges(Q: list[Turns], x: np.ndarray, g: np.ndarray) -> np.ndarray:
     """The angles' gradients of Σ ⟨g, Q x⟩. Behind layer k: h_j v_i − h_i v_j, with v from the right and h from g."""
-    v, h, out = rotate(layers, angles, x, False), np.array(g, WIDE), []
-    for (i, j), theta in _steps(layers, angles, True):
-        out.append((h[:, j] * v[:, i] - h[:, i] * v[:, j]).sum(0))
-        _turn(v, i, j, theta, True)
-        _turn(h, i, j, theta, True)
+    v, h, out = rotate(Q, x, False), np.array(g, WIDE), []
+    for turn in Q:
+        out.append((h[:, turn.j] * v[:, turn.i] - h[:, turn.i] * v[:, turn.j]).sum(0))
+        _turn(v, turn, True)
+        _turn(h, turn, True)
     return np.concatenate(out) if out else np.zeros(0, WIDE)

@@ -87,7 +87,7 @@ class Case:
             self._stored(cases.numbers(rng, shape, number, mild or self.n > 33))
             for shape in ((self.m, self.n), self.n)
         )
-        self.layers_of = self.wiring.n_layers
+        self.turns, self.layers_of = oracle.turns(self.layers, self.angles), self.wiring.n_layers
         self.name = f"seed {seed}: {self.wiring!r}, {self.dtype}"
 
     def _stored(self, a: np.ndarray) -> np.ndarray:
@@ -110,52 +110,39 @@ def _operators(case: Case) -> Outcomes:
     Q = Rotation(case.wiring, torch.from_numpy(case.angles))
     H = SymmetricOperator(Q, torch.from_numpy(case.d.astype(case.angles.dtype)))
     signs = np.where(case.rng.random(case.n) < 0.5, -1.0, 1.0).astype(case.angles.dtype)
-    layers, L = case.layers, case.layers_of
+    turns, L = case.turns, case.layers_of
     way, x = case.given(case.x)
     small = case.n <= 33 and case.dtype in (torch.float64, torch.float32)
     with np.errstate(all="ignore"):
         size, top = norm(case.x), np.abs(case.d.astype(WIDE)).max()
-        forms = {
-            "Q(x)": (Q, oracle.rotate(layers, case.angles, case.x, False), size, L),
-            "Q.T(x)": (Q.T, oracle.rotate(layers, case.angles, case.x, True), size, L),
-            "x @ Q": (lambda v: v @ Q, oracle.rotate(layers, case.angles, case.x, True), size, L),
-            "QS(x)": (
-                SignedRotation(Q, signs),
-                oracle.rotate(layers, case.angles, signs * case.x, False),
-                size,
-                L,
-            ),
-            "H(x)": (H, oracle.symmetric(layers, case.angles, case.d, case.x), top * size, 2 * L),
-            "H @ X": (
-                lambda v: (H @ v.T).T,
-                oracle.symmetric(layers, case.angles, case.d, case.x),
-                top * size,
-                2 * L,
-            ),
-            "xᵀHx": (
-                H.quadratic_form,
-                oracle.quadratic(layers, case.angles, case.d, case.x),
-                2 * top * size**2,
-                L,
-            ),
+        to, product = oracle.rotate(turns, case.x, True), oracle.symmetric(turns, case.d, case.x)
+        form = oracle.quadratic(turns, case.d, case.x)
+        forms: dict[str, Any] = {
+            "Q(x)": (Q, oracle.rotate(turns, case.x, False), size, L),
+            "Q.T(x)": (Q.T, to, size, L),
+            "x @ Q": (lambda v: v @ Q, to, size, L),
+            "QS(x)": (SignedRotation(Q, signs), oracle.rotate(turns, signs * case.x, False), size, L),
+            "H(x)": (H, product, top * size, 2 * L),
+            "H @ X": (lambda v: (H @ v.T).T, product, top * size, 2 * L),
+            "xᵀHx": (H.quadratic_form, form, 2 * top * size**2, L),
         }
         own = dict.fromkeys(forms)
         if small:
             number = case.x.dtype.type
-            q = oracle.dense(layers, case.angles, case.n, number)
+            q = oracle.dense(turns, case.n, number)
             h = (q * case.d) @ q.T
             by_h = case.x @ h
             own = {
                 "Q(x)": case.x @ q.T, "Q.T(x)": case.x @ q, "x @ Q": case.x @ q, "QS(x)": (signs * case.x) @ q.T,
                 "H(x)": by_h, "H @ X": by_h, "xᵀHx": (by_h * case.x).sum(-1, keepdims=True),
             }  # fmt: skip
-    for form, (act, exact, scale, n_layers) in forms.items():
+    for name, (act, exact, scale, n_layers) in forms.items():
         try:
             actual = act(x)
         except Exception as error:
-            yield f"{case.name}, {form}, {way}: {type(error).__name__}: {error}"
+            yield f"{case.name}, {name}, {way}: {type(error).__name__}: {error}"
             continue
-        yield judged(f"{case.name}, {form}, {way}", actual, exact, own[form], scale, n_layers, case.dtype)
+        yield judged(f"{case.name}, {name}, {way}", actual, exact, own[name], scale, n_layers, case.dtype)
 
 
 def _hybrid(case: Case) -> Outcome:
@@ -166,9 +153,7 @@ def _hybrid(case: Case) -> Outcome:
     U = case.rng.normal(size=(case.n, 2)).astype(case.angles.dtype)
     w = np.array([1.5, -0.5], case.angles.dtype)
     with np.errstate(all="ignore"):
-        exact = (
-            oracle.symmetric(case.layers, case.angles, case.d, case.x) + (case.x @ U.astype(WIDE) * w) @ U.T
-        )
+        exact = oracle.symmetric(case.turns, case.d, case.x) + (case.x @ U.astype(WIDE) * w) @ U.T
         scale = (np.abs(case.d.astype(WIDE)).max() + 2 * (U.astype(WIDE) ** 2).sum()) * norm(case.x)
     way, x = case.given(case.x)
     actual = HybridOperator(H, U, w)(x)
@@ -181,22 +166,22 @@ def _gradients(case: Case) -> Outcomes:
     """Of every form, in every dtype of arithmetic."""
     if case.dtype in (torch.float16, torch.bfloat16):
         return
-    layers, theta, d, x, rng = case.layers, case.angles, case.d, case.x, case.rng
+    theta, d, x, rng = case.angles, case.d, case.x, case.rng
     g = cases.numbers(rng, x.shape, x.dtype.type, mild=True)
     g1 = g[:, :1]
     forms: dict[str, Any] = {
-        "Q x": (lambda v, a, e: ops.rotate(v, case.wiring, a), g, oracle.rotate_gradients(layers, theta, x, g, False)),
+        "Q x": (lambda v, a, e: ops.rotate(v, case.wiring, a), g, oracle.rotate_gradients(case.turns, x, g, False)),
         "Qᵀ x": (
             lambda v, a, e: ops.rotate_transpose(v, case.wiring, a), g,
-            oracle.rotate_gradients(layers, theta, x, g, True),
+            oracle.rotate_gradients(case.turns, x, g, True),
         ),
         "H x": (
             lambda v, a, e: ops.symmetric_matvec(v, case.wiring, a, e), g,
-            oracle.symmetric_gradients(layers, theta, d, x, g),
+            oracle.symmetric_gradients(case.turns, d, x, g),
         ),
         "xᵀHx": (
             lambda v, a, e: ops.quadratic_form(v, case.wiring, a, e)[:, None], g1,
-            oracle.quadratic_gradients(layers, theta, d, x, g1),
+            oracle.quadratic_gradients(case.turns, d, x, g1),
         ),
     }  # fmt: skip
     top, size, push = np.abs(d.astype(WIDE)).max(), norm(x), norm(g)

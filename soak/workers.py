@@ -92,7 +92,8 @@ def product_in_child(n: int, threads: int) -> float:
     wiring = Butterfly(n)
     rng = np.random.default_rng(0)
     angles, d, x = rng.uniform(-3, 3, wiring.n_rotations), rng.normal(size=n), rng.normal(size=(400, n))
-    exact = oracle.symmetric(oracle.butterfly_layers(n, 1, False), angles, d, x[:2])
+    turns = oracle.turns(oracle.butterfly_layers(n, 1, False), angles)
+    exact = oracle.symmetric(turns, d, x[:2])
     found = SymmetricOperator(Rotation(wiring, torch.from_numpy(angles)), torch.from_numpy(d))(
         torch.from_numpy(x)
     )
