@@ -47,7 +47,7 @@ class Method:
     rate: float
 
 
-# About 5 numbers per input channel each; the learning rates are the best of 1, 2 and 5 times powers of ten.
+# About 5 numbers per input channel each. The learning rates are common ones, not tuned.
 METHODS = {
     "all parameters": Method(None, 1e-3),
     "LoRA, rank 2": Method(LoraConfig(target_modules=TARGETS, r=2, lora_alpha=4), 1e-2),
