@@ -4,7 +4,8 @@ Fits every matrix of the table of bars on seeds that development never saw, besi
 pyfaust's eigtj, on one core. Each part writes its rows to benchmarks/results/fitting.csv as it ends, so that a run
 that was killed continues with --resume; then the bars are printed as met or MISSED, angle is drawn against time in
 fitting-time.png, and README.md's table and the section of docs/benchmarks.md are written. Seconds are those of the
-processor: on one thread they are what a quiet machine's clock shows. Rows have both.
+processor: on one thread they are what a quiet machine's clock shows. Rows have both. The user's own budgets have a
+command of their own: python -m benchmarks.fitting.budgets.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from tqdm import tqdm
 import swallowtail as st
 from benchmarks.common.rows import FACTS, Row, machine, read_rows, write_rows
 from benchmarks.fitting.bars import report
-from benchmarks.fitting.budgets import budgets
 from benchmarks.fitting.compare import low_rank_rows, warm_up
 from benchmarks.fitting.curve import curve
 from benchmarks.fitting.eigtj import has_pyfaust
@@ -45,7 +45,7 @@ PARTS: dict[str, Callable[[bool], list[Row]]] = {
     part.__name__: part
     for part in (
         synthetic, butterfly, algorithm1, structured, products, inverse, recovery, mnist, products_large, n1024,
-        kernel4096, curve, likelihood, hybrid, budgets,
+        kernel4096, curve, likelihood, hybrid,
     )
 }  # fmt: skip
 SLOW = ("n1024", "products_large", "kernel4096", "mnist")  # left out by --quick

@@ -9,7 +9,6 @@ import numpy as np
 
 from benchmarks.common.bars import Bar
 from benchmarks.common.rows import Row
-from benchmarks.fitting.budgets import budget_bars
 
 OTHER = {
     "iterations": "cg_iterations",
@@ -32,7 +31,7 @@ def mean(rows: list[Row], column: str = "angle", how: Any = np.mean, **wanted: A
 
 def bars(rows: list[Row]) -> Iterator[Bar]:
     """Every bar that the rows have something to say about."""
-    for part in (_synthetic, _real, _recovery, _products, _large, _eigtj, _targets, _curve, budget_bars):
+    for part in (_synthetic, _real, _recovery, _products, _large, _eigtj, _targets, _curve):
         for bar in part(rows):
             if np.isfinite(bar.value):
                 yield bar
@@ -117,11 +116,7 @@ def _large(rows: list[Row]) -> Iterator[Bar]:
 
 def _eigtj(rows: list[Row]) -> Iterator[Bar]:
     """Our mean angle over that of the better eigtj, matrix by matrix and budget by budget."""
-    dense = [
-        row
-        for row in rows
-        if row["part"] not in ("curve", "butterfly", "budgets") and row.get("n_rotations", "")
-    ]
+    dense = [row for row in rows if row["part"] not in ("curve", "butterfly") and row.get("n_rotations", "")]
     cases = dict.fromkeys((row["part"], row["matrix"], str(row["n_rotations"])) for row in dense)
     for part, matrix, K in cases:
         same = {"part": part, "matrix": matrix, "n_rotations": K}
@@ -173,7 +168,7 @@ def table(rows: list[Row]) -> list[str]:
     for row in rows:
         K = str(row.get("n_rotations", "")) if row["contender"].startswith("eigtj") else ""
         m, n = str(row.get("max_products", "")), str(row["n"]) if row["part"] == "recovery" else ""
-        if row["part"] not in ("curve", "budgets"):
+        if row["part"] != "curve":
             groups.setdefault((row["part"], row["matrix"], row["contender"], m, n, K), []).append(row)
     for (part, matrix, contender, m, n, K), same in groups.items():
         angle, error, wall, cpu = (

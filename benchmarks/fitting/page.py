@@ -9,7 +9,6 @@ import numpy as np
 from benchmarks.common.pages import BENCHMARKS, ROOT, replace_between
 from benchmarks.common.rows import Row
 from benchmarks.fitting.bars import bars, mean
-from benchmarks.fitting.budgets import section
 
 BEGIN, END = "<!-- fitting -->", "<!-- end fitting -->"
 
@@ -89,7 +88,7 @@ def _section(rows: list[Row]) -> list[str]:
         name = bar.name.replace("|", "\\|")  # Markdown's own sign
         lines.append(f"| {name} | {bar.value:.3g} | {bar.sign} {bar.bound:g} | {met} |")
     lines += ["", "![angle against fitting time](../benchmarks/results/fitting-time.png)", ""]
-    return lines + _hybrid(rows) + section(rows)
+    return lines + _hybrid(rows)
 
 
 def _hybrid(rows: list[Row]) -> list[str]:

@@ -40,6 +40,23 @@ def test_jobs_are_those_of_the_device_and_the_lengths():
             job.run()
 
 
+def test_it_calibrates_only_when_asked(monkeypatch, capsys, tmp_path):
+    measured = []
+
+    def calibrate(device, progress):
+        progress(0, 2, "pairs")
+        measured.append(device)
+        return tmp_path / "times.json"
+
+    monkeypatch.setattr(warmup, "_all_jobs", lambda n: [])
+    monkeypatch.setattr("swallowtail.fitting.timing.calibrate", calibrate)
+    assert main(["warmup", "--device", "cpu"]) == 0
+    assert measured == []
+    assert main(["warmup", "--device", "cpu", "--calibrate"]) == 0
+    assert measured == ["cpu"]
+    assert f"times of products are kept in {tmp_path / 'times.json'}" in capsys.readouterr().out
+
+
 def test_mistakes_are_one_line(capsys):
     assert main(["warmup", "--n", "1"]) == 1
     assert "--n: expected an integer ≥ 2, got 1" in capsys.readouterr().err

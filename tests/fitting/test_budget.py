@@ -71,8 +71,9 @@ def test_a_plan_buys_as_much_as_the_amount_pays_for(unit):
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_fit_keeps_to_its_budget(unit):
-    A = st.random_symmetric(40, 4, 1)
-    prices = Prices(40, time_model("cpu"))
+    n = 120 if unit == "time" else 40  # up to n ≈ 60 a dense product takes no longer than 100 rotations
+    A = st.random_symmetric(n, 4, 1)
+    prices = Prices(n, time_model("cpu"))
     amount = prices.rotations(100).of(unit)
     result = fit_symmetric(A.astype(np.float32), budget=(unit, amount), symmetrize=True)
     assert cost_of(result.operator, prices).of(unit) <= amount

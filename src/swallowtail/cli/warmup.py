@@ -38,6 +38,11 @@ def add_command(commands: Any) -> None:
     warmup.add_argument(
         "--n", type=int, nargs="+", default=[1024, 4096], help="lengths of vectors on the GPU; 1024 4096"
     )
+    warmup.add_argument(
+        "--calibrate",
+        action="store_true",
+        help="measure products too, a minute per device, for fits with --budget time",
+    )
     warmup.add_argument("--quiet", action="store_true", help="no progress bar")
     warmup.set_defaults(run=run)
 
@@ -69,8 +74,27 @@ def run(options: argparse.Namespace) -> None:
         tqdm.write(
             f"{job.device:5s}{job.what:32s}{time.perf_counter() - start:6.1f} s  {listing}", file=sys.stdout
         )
+    if options.calibrate:
+        for device in devices if options.device == "all" else [options.device]:
+            _calibrate(device, options.quiet)
     seconds = time.perf_counter() - began
     print(f"{total} kernels in {seconds:.0f} s; kept in {', '.join(_folders(devices))}")
+
+
+def _calibrate(device: str, quiet: bool) -> None:
+    """Measure products and say where the times are kept."""
+    from tqdm import tqdm
+
+    from swallowtail.fitting.timing import calibrate
+
+    with tqdm(desc=f"{device}: times", disable=quiet or not sys.stderr.isatty(), leave=False) as bar:
+
+        def progress(done: int, total: int, label: str) -> None:
+            bar.total, bar.n = total, done
+            bar.set_postfix_str(label)
+
+        path = calibrate(device, progress)
+    print(f"{device:5s}times of products are kept in {path}")
 
 
 def _short(names: list[str], most: int = 5) -> str:

@@ -45,8 +45,9 @@ def fit_symmetric(
             "time", the seconds of a product with 256 vectors on one CPU thread (16384 on a GPU) in H's dtype, on H's
             device. By itself it means as much as the default n_rotations cost; ("floats", 4704) gives the amount. The
             best of a family is returned: rotations, a diagonal and rank-one terms, from no rotations, c·I + low rank
-            and a diagonal + low rank, to no terms. Times come from a model: `fitting.timing.calibrate` measures this
-            machine, and until then a table that comes with the package serves. Not with n_rotations or target_angle.
+            and a diagonal + low rank, to no terms. Times come from a model: `swallowtail warmup --calibrate`, or
+            `fitting.timing.calibrate`, measures this machine; until then a table that comes with the package serves.
+            Not with n_rotations or target_angle.
         wiring: "auto" fits the forms that make sense at this budget and keeps the best; "butterfly"; "pairs"
             (chosen from the data); "grouped", the same rotations in rounds of groups (see `Rotation.grouped`); or
             a `Butterfly` to use.

@@ -9,6 +9,7 @@ from swallowtail.fitting.timing import TimeModel, calibration_file, time_model
 from swallowtail.fitting.timing.record import SHIPPED, read_tables, write_tables
 
 SERIES = {
+    "hybrid": {10: [(1.0, 10.0), (3.0, 14.0)], 100: [(1.0, 100.0), (3.0, 140.0)]},
     "pairs": {10: [(1.0, 10.0), (3.0, 20.0)], 100: [(1.0, 100.0), (3.0, 200.0)]},
     "plain": {10: [(0.0, 1.0), (4.0, 5.0)], 100: [(0.0, 10.0), (4.0, 50.0)]},
     "dense": {10: [(0.0, 1.0)], 100: [(0.0, 100.0)]},
@@ -30,7 +31,7 @@ def test_points_and_between():
 def test_rotations_and_terms_add():
     assert MODEL.seconds(10, "pairs", 0, 2) == pytest.approx(3.0)
     assert MODEL.seconds(10, "pairs", 20) == pytest.approx(15.0)
-    assert MODEL.seconds(10, "pairs", 20, 2) == pytest.approx(17.0)
+    assert MODEL.seconds(10, "pairs", 20, 3) == pytest.approx(15.0 + 14.0 - MODEL.at("pairs", 10, 0.2))
     assert MODEL.seconds(10, "grouped", 20) == MODEL.seconds(10, "pairs", 20)  # no series of its own
 
 

@@ -17,10 +17,12 @@ from swallowtail.fitting.core.product import flat_pairs
 from swallowtail.fitting.methods.pairs import fit_pairs
 from swallowtail.fitting.timing.record import Table, calibration_file, read_tables, write_tables
 from swallowtail.operators import HybridOperator, Rotation, SymmetricOperator
-from swallowtail.wiring import Butterfly, Grouped, Pairs
+from swallowtail.wiring import Butterfly, Grouped, Pairs, Wiring
 
-SIZES = (64, 250, 1000, 4000)  # no large powers of two, on which products of matrices are unusually slow
+# No powers of two: there butterflies are unusually fast, and products of large matrices unusually slow.
+SIZES = (12, 50, 250, 1000, 4000)
 LARGEST_GROWN = 1000  # beyond this n a wiring is made of copies of a smaller one
+TERMS = (1, 4, 16, 64)  # beside two rotations
 RANKS = (1, 4, 10, 16, 32, 64)
 PER_ROW = (4, 16, 64)  # entries of a sparse matrix
 VECTORS = {"cpu": 256, "cuda": 16384}  # fewer leave a GPU waiting for the host
@@ -97,24 +99,30 @@ def _tasks(device: torch.device, dtype: torch.dtype, wirings: dict[int, np.ndarr
         def draw(*shape: int, generator: torch.Generator = generator) -> torch.Tensor:
             return torch.randn(shape, generator=generator).to(device, dtype)
 
-        d = draw(n)
+        few = _symmetric(Pairs.from_sequence(n, wirings[n][:2])[0], draw)
+        yield "pairs", n, 2 / n, few._rows
+        yield "grouped", n, 2 / n, few._rows
+        for rank in TERMS:
+            yield "hybrid", n, rank, HybridOperator(few, draw(n, rank), draw(rank))._rows
         for share in (0.25, 0.5, 1.0):
-            pairs = wirings[n][: int(share * len(wirings[n]))]
+            pairs = wirings[n][: max(3, int(share * len(wirings[n])))]
             wiring = Pairs.from_sequence(n, pairs)[0]
             for name, form in (("pairs", wiring), ("grouped", Grouped.from_wiring(wiring))):
-                operator = SymmetricOperator(Rotation(form, draw(len(pairs))), d)
-                yield name, n, len(pairs) / n, operator._rows
+                yield name, n, len(pairs) / n, _symmetric(form, draw)._rows
         for depth in (1, 2):
             butterfly = Butterfly(n, depth)
-            operator = SymmetricOperator(Rotation(butterfly, draw(butterfly.n_rotations)), d)
-            yield "butterfly", n, butterfly.n_rotations / n, operator._rows
-        yield "plain", n, 0, SymmetricOperator(Rotation(Pairs(n, []), draw(0)), d)._rows
+            yield "butterfly", n, butterfly.n_rotations / n, _symmetric(butterfly, draw)._rows
+        yield "plain", n, 0, _symmetric(Pairs(n, []), draw)._rows
         for rank in RANKS:
-            plain = HybridOperator.without_rotations(d, draw(n, rank), draw(rank))
+            plain = HybridOperator.without_rotations(draw(n), draw(n, rank), draw(rank))
             yield "plain", n, rank, plain._rows
         yield "dense", n, 0, partial(torch.mm, mat2=draw(n, n))
         if device.type == "cpu":
             yield from _sparse(n, dtype)
+
+
+def _symmetric(wiring: Wiring, draw: Callable[..., torch.Tensor]) -> SymmetricOperator:
+    return SymmetricOperator(Rotation(wiring, draw(wiring.n_rotations)), draw(wiring.n))
 
 
 def _sparse(n: int, dtype: torch.dtype) -> Iterator[Task]:

@@ -2,7 +2,8 @@
 
 Between two amounts seconds are interpolated linearly, between two n by a power of n. Beyond the last amount they go on
 with the slope before it, beyond the last n in proportion to n; smaller n than the first take as long as it. More never
-takes less time. Rotations and rank-one terms run one after the other, so their times add.
+takes less time. Rotations and rank-one terms run one after the other, so their times add: what the terms take is what
+they add to two rotations.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class TimeModel(NamedTuple):
         """
         if not n_rotations:
             return self.at("plain", n, rank)
-        terms = self.at("plain", n, rank) - self.at("plain", n, 0) if rank else 0.0
         kind = kind if kind in self.series else "pairs"
+        terms = self.at("hybrid", n, rank) - self.at("pairs", n, 2 / n) if rank else 0.0
         return self.at(kind, n, n_rotations / n) + max(terms, 0.0)
 
     def at(self, name: str, n: int, amount: float = 0.0) -> float:

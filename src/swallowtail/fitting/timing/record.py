@@ -7,7 +7,7 @@ for each of several n:
      "series": {"pairs": {"64": [[1.0, 3.1e-05], …], "256": …}, …}}}}
 
 Amounts: rotations per coordinate for "pairs", "grouped" and "butterfly"; rank for "plain", a diagonal and rank-one
-terms; entries per row for "sparse"; nothing (0) for "dense".
+terms, and for "hybrid", two rotations and rank-one terms; entries per row for "sparse"; nothing (0) for "dense".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from swallowtail.errors import ArgumentError
 
 FORMAT = 1
-SERIES = ("pairs", "grouped", "butterfly", "plain", "sparse", "dense")
+SERIES = ("pairs", "grouped", "butterfly", "plain", "hybrid", "sparse", "dense")
 SHIPPED = Path(__file__).with_name("shipped.json")
 
 Points = list[tuple[float, float]]  # (amount, seconds), rising amounts
@@ -83,8 +83,8 @@ def _table(table: Any) -> Table:
         for name, by_n in table["series"].items()
         if by_n
     }
-    if not {"pairs", "plain"} <= set(series):
-        raise ValueError("no series of pairs or of rank-one terms")
+    if not {"pairs", "plain", "hybrid", "dense"} <= set(series):
+        raise ValueError("no series of pairs, of rank-one terms, or of dense matrices")
     made, hardware = (str(table[key])[:100] for key in ("made", "hardware"))
     return {"vectors": int(table["vectors"]), "made": made, "hardware": hardware, "series": series}
 
