@@ -46,6 +46,11 @@ def cpu(rows: list[Row]) -> list[Bar]:
     result.append(Bar("two threads, speed-up at n=4096", one / two, "≥", 1.6))
     a_rotation = t("pairs", "swallowtail pairs Q", 784) / 3920 / (t("pairs", "butterfly", 784) / 5120)
     result.append(Bar("pairs / butterfly, time per rotation", a_rotation, "≤", 2))
+    pairs, loop = t("pairs", "swallowtail pairs H", 784), t("pairs", "loop over pairs H", 784)
+    result.append(Bar("pairs H: machine code / loop", pairs / loop, "≤", 0.5))
+    result.append(Bar("pairs H / c·I + rank 12", pairs / t("pairs", "c·I + rank 12", 784), "≤", 1.0))
+    form = t("pairs", "quadratic form", 784)
+    result.append(Bar("pairs: quadratic form / H", form / pairs, "≤", 1.0))
     extra = [r["extra_bytes"] for r in rows if r["suite"] == "memory"]
     result.append(Bar("memory of backward, depth 8 / depth 1", extra[1] / extra[0], "≤", 1.1))
     return result

@@ -16,6 +16,9 @@ import torch
 import swallowtail as st
 from swallowtail import ops
 from swallowtail.kernels import reference
+from swallowtail.kernels.cpu.coefficients import prepare
+from swallowtail.kernels.cpu.launch import looped
+from swallowtail.kernels.cpu.schedule import schedule
 
 
 @dataclass
@@ -144,13 +147,45 @@ def pairs(device: str, batch: int) -> list[Contender]:
     x, z = rows_of(batch, Q.n, device, torch.float32), rows_of(batch, 1024, device, torch.float32)
     y, dense = torch.empty_like(x), Q.to_dense()
     truth = truth_of(lambda rows: reference.rotate(Q.wiring, Q.angles.double().cpu()[None], rows)[0], x)
-    return [
+    result = [
         Contender("copy", lambda: y.copy_(x)),
         Contender("swallowtail pairs Q", lambda: Q(x), lambda: relative_error(Q(x), truth), Q.multiply_adds),
         Contender("swallowtail pairs H", lambda: H(x), None, H.multiply_adds),
         Contender("butterfly 1024", lambda: B(z), None, B.multiply_adds),
         Contender("dense", lambda: x @ dense.T, lambda: relative_error(x @ dense.T, truth), Q.n**2),
     ]
+    return result + _pairs_on_a_cpu(H, x) if device == "cpu" else result
+
+
+def _pairs_on_a_cpu(H: st.SymmetricOperator, x: torch.Tensor) -> list[Contender]:
+    """The same H in rounds of groups, by the loop that machine code replaces, and rivals of its speed."""
+    n, wiring, angles, d = H.n, H.rotation.wiring, H.rotation.angles, H.eigenvalues
+    grouped, order = schedule(wiring)
+    G = st.SymmetricOperator(st.Rotation(grouped, angles[order]), d)
+    exact = truth_of(lambda z: reference.symmetric(wiring, angles.double()[None], d.double()[None], z)[0], x)
+    result = [
+        Contender("quadratic form", lambda: H.quadratic_form(x)),
+        Contender(
+            "swallowtail grouped H", lambda: G(x), lambda: relative_error(G(x), exact), G.multiply_adds
+        ),
+    ]
+    coefficients = prepare(wiring, angles[None], d[None])[0]
+    for count, name in ((len(x), "loop over pairs H"), (1, "loop over pairs H, one vector")):
+        loop, y = looped(wiring, "symmetric", coefficients), torch.empty_like(x)
+        result.append(
+            Contender(
+                name,
+                lambda loop=loop, y=y, count=count: loop(x.data_ptr(), y.data_ptr(), count),
+                None,
+                H.multiply_adds,
+            )
+        )
+    result.append(Contender("swallowtail pairs H, one vector", lambda: H(x[0]), None, H.multiply_adds))
+    for rank in (10, 12):
+        U = torch.linalg.qr(rows_of(n, rank, "cpu", torch.float32))[0]
+        run = lambda U=U: torch.addmm(x, x @ U, U.T, beta=0.3)
+        result.append(Contender(f"c·I + rank {rank}", run, None, n * (2 * rank + 1)))
+    return result
 
 
 def mnist_like_pairs(device: str = "cpu") -> st.Rotation:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache, reduce
 from operator import or_
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,11 +21,10 @@ from swallowtail.kernels.cpu.codegen import shapes as simd
 from swallowtail.kernels.cpu.coefficients import Coefficients, Spare, aligned, plan_of, tile
 from swallowtail.kernels.cpu.elementwise import multiply
 from swallowtail.kernels.cpu.plan import program
+from swallowtail.kernels.cpu.promotion import Rows, promotion
 from swallowtail.kernels.cpu.threads import WORTH_A_THREAD, over_rows, share
 from swallowtail.wiring import Butterfly, Pairs, Wiring
 
-# (address of x, address of y, number of rows); returns the floating-point flags that were raised
-Rows = Callable[[int, int, int], int]
 KERNELS: dict[str, Any] = {
     "to_basis": cpu_butterfly.to_basis,
     "from_basis": cpu_butterfly.from_basis,
@@ -47,26 +46,64 @@ def bound(wiring: Wiring, action: str, c: Coefficients) -> Rows:
 
 
 def _make(wiring: Wiring, action: str, c: Coefficients) -> Rows:
-    butterfly = isinstance(wiring, Butterfly)
-    make_rows: Any = _butterfly_rows if butterfly else _pairs_rows
-    rows = make_rows(wiring, action, c)
-    n, k = wiring.n, wiring.n_rotations
-    bytes_a_row = n * c.T.dtype.itemsize
-    factor, like = c.factor if action == "symmetric" else 1.0, c.T
+    if isinstance(wiring, Pairs):
+        run = _pairs_run(wiring, action, c)
+    else:
+        assert isinstance(wiring, Butterfly)
+        run = _butterfly_run(wiring, action, c)
+    if action != "symmetric" or c.factor == 1.0:
+        return run
+    factor, like, n = c.factor, c.T, wiring.n
+
+    def run_and_multiply(x: int, y: int, count: int) -> int:
+        flags = run(x, y, count)
+        multiply(y, count * n, factor, like)
+        return flags
+
+    return run_and_multiply
+
+
+def _butterfly_run(wiring: Butterfly, action: str, c: Coefficients) -> Rows:
+    rows, k = _butterfly_rows(wiring, action, c), wiring.n_rotations
+    bytes_a_row = wiring.n * c.T.dtype.itemsize
 
     def run(x: int, y: int, count: int) -> int:
         if count * k < 2 * WORTH_A_THREAD or torch.get_num_threads() == 1:
-            flags = rows(x, y, count)
-        elif butterfly and openmp.available():
-            flags = rows(x, y, count, *share(count, k))
-        else:
-            parts = over_rows(lambda a, b: rows(x + a * bytes_a_row, y + a * bytes_a_row, b - a), count, k)
-            flags = reduce(or_, parts, 0)
-        if factor != 1.0:
-            multiply(y, count * n, factor, like)
-        return flags
+            return rows(x, y, count)
+        if openmp.available():
+            return rows(x, y, count, *share(count, k))
+        return _on_python_threads(rows, x, y, count, bytes_a_row, k)
 
     return run
+
+
+def _pairs_run(wiring: Pairs, action: str, c: Coefficients) -> Rows:
+    """Machine code where the wiring has earned it, and a loop over rotations until then."""
+    promoted, k = promotion(wiring, action, c, _diagonal(action, c)), wiring.n_rotations
+    bytes_a_row, made = wiring.n * c.T.dtype.itemsize, list[Rows]()
+    arrays = _pairs_arrays(action, c)
+
+    def run(x: int, y: int, count: int) -> int:
+        kernel = promoted.kernel(count) if promoted is not None else None
+        if kernel is not None:
+            return kernel(x, y, count)
+        if not made:
+            made.append(_pairs_rows(wiring, action, arrays))
+        if count * k < 2 * WORTH_A_THREAD or torch.get_num_threads() == 1:
+            return made[0](x, y, count)
+        return _on_python_threads(made[0], x, y, count, bytes_a_row, k)
+
+    return run
+
+
+def looped(wiring: Pairs, action: str, c: Coefficients) -> Rows:
+    """The loop over rotations alone, on one thread."""
+    return _pairs_rows(wiring, action, _pairs_arrays(action, c))
+
+
+def _on_python_threads(rows: Rows, x: int, y: int, count: int, bytes_a_row: int, k: int) -> int:
+    parts = over_rows(lambda a, b: rows(x + a * bytes_a_row, y + a * bytes_a_row, b - a), count, k)
+    return reduce(or_, parts, 0)
 
 
 @lru_cache(maxsize=1024)
@@ -79,11 +116,18 @@ def _programs(
     return single, double
 
 
+def _diagonal(action: str, c: Coefficients) -> np.ndarray:
+    """What multiplies coordinates: S D S between the two rotations, or S at the end of one."""
+    diagonal = c.middle if action == "symmetric" else c.stored_S
+    assert diagonal is not None
+    return diagonal
+
+
 def _butterfly_rows(wiring: Butterfly, action: str, c: Coefficients) -> Callable[..., int]:
     number, n = c.T.dtype, wiring.n
     family = "to_basis" if action == "unscaled" else action
     kernel = KERNELS[family]
-    diagonal = c.middle if action == "symmetric" else c.stored_S
+    diagonal = _diagonal(action, c)
     scaled = c.scaled and action != "unscaled"
     single, double = _programs(wiring, number, family, c.plain.tobytes(), scaled)
     T, P, shape = c.T, c.P, (2, c.T.shape[1])
@@ -91,7 +135,6 @@ def _butterfly_rows(wiring: Butterfly, action: str, c: Coefficients) -> Callable
         T = aligned(c.T.shape, number)
         cpu_butterfly.turn(c.T, plan_of(wiring, number).strides, simd.lanes(number.itemsize * 8), T)
     unused = np.empty(shape, number)  # without padding nothing is kept there
-    assert diagonal is not None
     arrays = (single, double, T, P, diagonal)
     # Addresses, because Numba takes longer to unpack an array than a number.
     one, two, t, p, d = (array.ctypes.data for array in arrays)
@@ -115,15 +158,28 @@ def _joined(wiring: Pairs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return order
 
 
-def _pairs_rows(wiring: Pairs, action: str, c: Coefficients) -> Callable[..., int]:
-    number, n = c.T.dtype, wiring.n
-    mode = MODES["to_basis" if action == "unscaled" else action]
-    diagonal = c.middle if action == "symmetric" else c.stored_S
+class _PairsArrays(NamedTuple):
+    """What `_pairs_rows` needs of coefficients: those hold the kernels bound to them, so these must not hold them."""
+
+    T: np.ndarray
+    P: np.ndarray
+    plain: np.ndarray
+    diagonal: np.ndarray
+    scaled: bool
+
+
+def _pairs_arrays(action: str, c: Coefficients) -> _PairsArrays:
     scaled = action == "symmetric" or (c.scaled and action != "unscaled")
+    return _PairsArrays(c.T, c.P, c.plain, _diagonal(action, c), scaled)
+
+
+def _pairs_rows(wiring: Pairs, action: str, arrays: _PairsArrays) -> Rows:
+    number, n, diagonal, scaled = arrays.T.dtype, wiring.n, arrays.diagonal, arrays.scaled
+    mode = MODES["to_basis" if action == "unscaled" else action]
     order, joined, swapped = _joined(wiring)
     place = np.stack([swapped, ~swapped], 1).astype(np.int64)  # of the first coordinate, and of the second
-    pairs, T, P = (np.take_along_axis(array[order], place, 1) for array in (wiring.pairs, c.T, c.P))
-    plain = c.plain[order]
+    pairs, T, P = (np.take_along_axis(array[order], place, 1) for array in (wiring.pairs, arrays.T, arrays.P))
+    plain = arrays.plain[order]
     joined = joined & ~plain & ~np.roll(plain, -1)
 
     nothing, spare = tile(0, number), Spare(lambda: tile(n, number))

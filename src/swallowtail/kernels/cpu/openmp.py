@@ -1,4 +1,4 @@
-"""Split the rows of a butterfly across the threads PyTorch has already, those of OpenMP.
+"""Split rows across the threads PyTorch has already, those of OpenMP.
 
 They spin for a while before they sleep, so they begin within microseconds. Waking a Python thread and handing it the
 GIL takes a third of a millisecond, longer than the work may. Compiled code takes the rows; Python sees one call of C,
@@ -19,7 +19,9 @@ from numba import carray, from_dtype, types
 from swallowtail.kernels.cpu.butterfly import from_basis, symmetric, to_basis
 from swallowtail.kernels.cpu.codegen.counter import add_at
 from swallowtail.kernels.cpu.codegen.flags import OVERFLOW, UNDERFLOW
+from swallowtail.kernels.cpu.codegen.shapes import REGISTER_BYTES
 from swallowtail.kernels.cpu.jit import cfunc
+from swallowtail.kernels.cpu.straight import run_tiles
 
 # What the threads share. Addresses and numbers are as the kernels of `butterfly` take them.
 JOB = np.dtype(
@@ -102,6 +104,51 @@ def _worker(family: str, number: type) -> Any:
             piece = add_at(pointer, 1)
 
     return cfunc(types.void(types.CPointer(from_dtype(JOB))), work)
+
+
+# The same for `straight.run_tiles`
+TILE_JOB = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "next", "pieces", "x", "y", "count", "n", "code", "coefficients", "outside", "kinds",
+            "overflow", "underflow",
+        )
+    ]
+)  # fmt: skip
+
+
+@lru_cache(maxsize=4)
+def _tile_worker(number: type) -> Any:
+    def work(pointer):
+        job = carray(pointer, 1)[0]
+        n, size = job.n, np.empty(0, number).itemsize
+        lanes = REGISTER_BYTES // size
+        room = np.empty((n + 1) * lanes, number)
+        tile = room[-(room.ctypes.data // size) % lanes :]  # from a cache line on
+        tiles = -(-job.count // lanes)
+        piece = add_at(pointer, 1)
+        while piece < job.pieces:
+            start = lanes * (tiles * piece // job.pieces)
+            stop = min(job.count, lanes * (tiles * (piece + 1) // job.pieces))
+            x, y = job.x + start * n * size, job.y + start * n * size
+            flags = run_tiles(x, y, stop - start, n, job.code, job.coefficients, job.outside, job.kinds, tile)
+            if flags & OVERFLOW:
+                job.overflow = 1
+            if flags & UNDERFLOW:
+                job.underflow = 1
+            piece = add_at(pointer, 1)
+
+    return cfunc(types.void(types.CPointer(from_dtype(TILE_JOB))), work)
+
+
+def run_tile_job(number: np.dtype, threads: int, pieces: int, *shared: int) -> int:
+    """Vectors through machine code, in so many pieces. ``shared`` are the fields of TILE_JOB from x to kinds. Returns
+    the flags raised on any of the threads.
+    """
+    job = np.array([(0, pieces, *shared, 0, 0)], TILE_JOB)
+    on_threads(_tile_worker(number.type).address, job, threads)
+    return OVERFLOW * int(job["overflow"][0]) | UNDERFLOW * int(job["underflow"][0])
 
 
 def run(

@@ -13,19 +13,22 @@ from swallowtail.kernels.cpu.codegen.flags import clear_flags, raised_flags
 from swallowtail.kernels.cpu.codegen.rows import (
     ROW_REGISTERS,
     integer,
+    multiply_add,
     number,
     prefetch,
     rotate_rows,
     rotate_rows_plain,
     rotate_three_rows,
     scale_row,
+    wedge_rows,
+)
+from swallowtail.kernels.cpu.codegen.shapes import as_row
+from swallowtail.kernels.cpu.codegen.squares import (
     scaled_square_in,
     scaled_square_out,
     square_in,
     square_out,
-    wedge_rows,
 )
-from swallowtail.kernels.cpu.codegen.shapes import as_row
 from swallowtail.kernels.cpu.jit import njit
 
 TO_BASIS, FROM_BASIS, SYMMETRIC = 0, 1, 2
@@ -223,11 +226,11 @@ def _run_vector(z, mode, scaled, pairs, T, P, plain, diagonal):
         for k in range(len(pairs)):
             a, b = z[pairs[k, 0]], z[pairs[k, 1]]
             if plain[k]:
-                z[pairs[k, 0]] = P[k, 0] * a + T[k, 0] * b
-                z[pairs[k, 1]] = P[k, 1] * b + T[k, 1] * a
+                z[pairs[k, 0]] = multiply_add(T[k, 0], b, P[k, 0] * a)
+                z[pairs[k, 1]] = multiply_add(T[k, 1], a, P[k, 1] * b)
             else:
-                z[pairs[k, 0]] = a + T[k, 0] * b
-                z[pairs[k, 1]] = b + T[k, 1] * a
+                z[pairs[k, 0]] = multiply_add(T[k, 0], b, a)
+                z[pairs[k, 1]] = multiply_add(T[k, 1], a, b)
     if scaled:
         for i in range(len(z)):
             z[i] *= diagonal[i]
@@ -235,11 +238,11 @@ def _run_vector(z, mode, scaled, pairs, T, P, plain, diagonal):
         for k in range(len(pairs) - 1, -1, -1):
             a, b = z[pairs[k, 0]], z[pairs[k, 1]]
             if plain[k]:
-                z[pairs[k, 0]] = P[k, 0] * a + T[k, 1] * b
-                z[pairs[k, 1]] = P[k, 1] * b + T[k, 0] * a
+                z[pairs[k, 0]] = multiply_add(T[k, 1], b, P[k, 0] * a)
+                z[pairs[k, 1]] = multiply_add(T[k, 0], a, P[k, 1] * b)
             else:
-                z[pairs[k, 0]] = a + T[k, 1] * b
-                z[pairs[k, 1]] = b + T[k, 0] * a
+                z[pairs[k, 0]] = multiply_add(T[k, 1], b, a)
+                z[pairs[k, 1]] = multiply_add(T[k, 0], a, b)
 
 
 @njit(nogil=True, cache=True)

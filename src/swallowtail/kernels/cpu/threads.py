@@ -27,9 +27,13 @@ _workers = 0
 _lock = threading.Lock()
 
 
-def share(count: int, rotations: int, pieces: int = PIECES) -> tuple[int, int]:
-    """How many threads are worth it for so many rows, and in how many pieces."""
-    threads = min(torch.get_num_threads(), max(1, count * rotations // WORTH_A_THREAD), (count + 1) // 2)
+def share(count: int, rotations: int, pieces: int = PIECES, worth: int | None = None) -> tuple[int, int]:
+    """How many threads are worth it for so many rows, and in how many pieces.
+
+    ``worth`` is how many rotations of single vectors a thread should have; None for those of a loop.
+    """
+    worth = WORTH_A_THREAD if worth is None else worth
+    threads = min(torch.get_num_threads(), max(1, count * rotations // worth), (count + 1) // 2)
     return threads, max(threads, min(threads * pieces, count // ROWS_PER_PIECE))
 
 

@@ -1,7 +1,6 @@
 """LLVM codelets for data-chosen pairs: on a feature-major tile a rotation combines two rows of lanes.
 
-Any two rows cost the same, which is what pairs without a pattern need. Tiles are filled and emptied by
-transposing W×W squares in registers.
+Any two rows cost the same, which is what pairs without a pattern need. `squares` fills and empties tiles.
 """
 
 from __future__ import annotations
@@ -16,6 +15,18 @@ from swallowtail.kernels.cpu.codegen.shapes import lanes
 
 ROW_REGISTERS = 2  # registers per row: two hide the cost of fetching a rotation's indices and coefficients
 INT = ir.IntType(64)
+
+
+def multiplied_and_added(builder: Any, *values: Any) -> Any:
+    """The first two multiplied, the third added: rounded once where the processor can."""
+    kind = values[0].type
+    vector = isinstance(kind, ir.VectorType)
+    number = "f32" if (kind.element if vector else kind) == ir.FloatType() else "f64"
+    name = f"llvm.fmuladd.{f'v{kind.count}' if vector else ''}{number}"
+    fused = builder.module.globals.get(name)
+    if fused is None:
+        fused = ir.Function(builder.module, ir.FunctionType(kind, [kind] * 3), name)
+    return builder.call(fused, values)
 
 
 class Rows:
@@ -49,67 +60,21 @@ class Rows:
         return self.shuffle(first, self.undefined, [0] * self.w)
 
     def multiply(self, a: Any, b: Any) -> Any:
-        return self.b.fmul(a, b, flags=("contract",))
+        return self.b.fmul(a, b)
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
-        return self.b.fadd(self.multiply(a, b), c, flags=("contract",))
-
-    def transposed(self, x: list[Any]) -> list[Any]:
-        """The W×W square with rows x, transposed in lg W rounds of two-register exchanges."""
-        x, h = list(x), self.w // 2
-        while h:
-            for i in (m for m in range(self.w) if not m & h):
-                a, b = x[i], x[i + h]
-                low = [self.w + (k ^ h) if k & h else k for k in range(self.w)]
-                high = [self.w + k if k & h else k ^ h for k in range(self.w)]
-                x[i], x[i + h] = self.shuffle(a, b, low), self.shuffle(a, b, high)
-            h //= 2
-        return x
-
-    def clamped(self, base: Any, v: int, stride: Any, last: Any) -> Any:
-        """Address of row v of a batch, or of its last row: lanes past the end repeat it."""
-        inside = self.b.icmp_signed("<", INT(v), last)
-        row = self.b.select(inside, INT(v), last)
-        return self.offset(base, self.b.mul(row, stride))
+        """a·b + c, this product and no other rounded together with the sum where the processor can."""
+        return multiplied_and_added(self.b, a, b, c)
 
 
-def codelet(emit: Any) -> Any:
+def codelet(emit: Any, kind: type[Rows] = Rows) -> Any:
     """Wrap ``emit(rows, *values)`` as the code generator of an intrinsic whose first argument is ``like``."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        result = emit(Rows(builder, signature.args[0].dtype.bitwidth), *values[1:])
+        result = emit(kind(builder, signature.args[0].dtype.bitwidth), *values[1:])
         return context.get_dummy_value() if result is None else result
 
     return generate
-
-
-def _square(into_tile: bool, scaled: bool) -> Any:
-    @intrinsic
-    def square(typingctx, like, batch, stride, last, tile, row_length, factors):
-        def emit(
-            r: Rows, batch: Any, stride: Any, last: Any, tile: Any, row_length: Any, factors: Any
-        ) -> None:  # fmt: skip
-            vectors = [r.clamped(batch, v, stride, last) for v in range(r.w)]
-            features = [r.offset(tile, r.b.mul(INT(m), row_length)) for m in range(r.w)]
-            x = [r.load(address) for address in (vectors if into_tile else features)]
-            if into_tile:
-                x = r.transposed(x)
-            if scaled:
-                x = [r.multiply(r.splat(r.number(r.offset(factors, INT(m)))), row) for m, row in enumerate(x)]
-            if not into_tile:
-                x = r.transposed(x)
-            for row, address in zip(x, features if into_tile else vectors, strict=True):
-                r.store(row, address)
-
-        return types.void(like, *[types.int64] * 6), codelet(emit)
-
-    return square
-
-
-# Transpose W features of W vectors into W rows of a tile, or back; ``last`` is the number of the last vector. The
-# scaled ones multiply each feature by its factor.
-square_in, square_out = _square(True, False), _square(False, False)
-scaled_square_in, scaled_square_out = _square(True, True), _square(False, True)
 
 
 @intrinsic
@@ -130,6 +95,16 @@ def number(typingctx, like, address):
         return r.number(address)
 
     return like.dtype(like, types.int64), codelet(emit)
+
+
+@intrinsic
+def multiply_add(typingctx, a, b, c):
+    """a·b + c as the vector code does it, so with the same bits."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return multiplied_and_added(builder, *values)
+
+    return a(a, a, a), generate
 
 
 @intrinsic
