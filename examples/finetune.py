@@ -132,7 +132,7 @@ def main() -> None:
     first = options.train_steps or (900 if options.full else 150)
     train_from_scratch(base, size, device, first)
     print(f"loss on the new text before fine-tuning: {validate(base, text, size, device):.4f} nats per byte")
-    steps = options.steps or (300 if options.full else 40)
+    steps = options.steps or (300 if options.full else 25)
     same_steps = [run(name, base, text, size, device, steps) for name in METHODS]
     show("The same number of steps", same_steps)
     limit = next(row.seconds for row in same_steps if row.method == YARDSTICK)
