@@ -161,7 +161,7 @@ def _homes(seed: int) -> Outcomes:
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=300,
+                timeout=900,
             )
             yield None if done.returncode == 0 else f"{names}: {done.stderr[-300:]}"
 

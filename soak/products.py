@@ -1,7 +1,7 @@
 """Products and gradients of every operator, form and dtype, against extended precision.
 
 The promise: where a dense product in the same dtype is finite, so is ours. Its error is at most four times the dense
-product's own, in norm, plus n steps between subnormal numbers. An error that is usual for so many layers is never too
+product's own, in norm, plus n steps between subnormal numbers. Twice the usual error of so many layers is never too
 large: a dense product is sometimes exact by luck.
 """
 
