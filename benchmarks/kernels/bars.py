@@ -85,11 +85,31 @@ def cuda(rows: list[Row]) -> list[Bar]:
     result.append(Bar(f"{suite}: Q / copy, n=4096", over(suite, "swallowtail Q", 4096), "≤", 1.3))
     both = over(suite, "swallowtail forward+backward", 4096)
     result.append(Bar(f"{suite}: forward+backward / copy, n=4096", both, "≤", 5))
+    result += _usage(rows)
     for n, single, half in ((256, 4.2, 5), (512, 4.2, 5), (1024, 4.2, 5), (4096, 6, 7)):
         for name, bar in (("", single), (" bf16", half)):
             if any(r["n"] == n and r["suite"] == f"layer training{name}" for r in rows):
                 value = over(f"layer training{name}", "swallowtail", n)
                 result.append(Bar(f"training{name} / copy, n={n}", value, "≤", bar))
+    return result
+
+
+def _usage(rows: list[Row]) -> list[Bar]:
+    """Few vectors against nn.Linear, host included; compiled against eager."""
+    result: list[Bar] = []
+    for n in (1024, 4096):
+        for what in ("forward", "training"):
+            suite = f"few vectors, {what} bf16, one call"
+            ours, linear = (_median(rows, suite, name, n) for name in ("swallowtail layer", "nn.Linear"))
+            result.append(Bar(f"{suite}: layer / nn.Linear, n={n}", ours / linear, "≤", 1.6))
+            again = _median(rows, suite, "swallowtail layer, captured", n)
+            result.append(Bar(f"{suite}: captured / eager, n={n}", again / ours, "≤", 1))
+    for name in ("bf16", "float32"):
+        suite = f"compiled training {name}"
+        eager, compiled = (
+            _median(rows, suite, f"swallowtail layer{how}", 1024) for how in ("", ", compiled")
+        )
+        result.append(Bar(f"{suite}: compiled / eager, n=1024", compiled / eager, "≤", 1.05))
     return result
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from benchmarks.kernels import contenders, grouped
+from benchmarks.kernels import contenders, grouped, usage
 from benchmarks.kernels.contenders import Contender
 
 BATCH = 256
@@ -48,7 +48,7 @@ def cuda(quick: bool) -> list[Suite]:
             result.append(Suite("training", n, batch, contenders.training(n, batch, "cuda")))
     batch = total // 784
     result.append(Suite("pairs", 784, batch, contenders.pairs("cuda", batch)))
-    return result + _half(quick, total) + _grouped(total) + _training(quick, total // 2)
+    return result + _half(quick, total) + _grouped(total) + _training(quick, total // 2) + _usage(total // 2)
 
 
 def _half(quick: bool, total: int) -> list[Suite]:
@@ -85,4 +85,20 @@ def _training(quick: bool, total: int) -> list[Suite]:
         for name, dtype in (("", torch.float32), (" bf16", torch.bfloat16)):
             rows = grouped.training(n, total // n, dtype)
             result.append(Suite(f"layer training{name}", n, total // n, rows, dtype))
+    return result
+
+
+def _usage(total: int) -> list[Suite]:
+    """Few vectors, back to back and one call at a time; and a compiled training step on many."""
+    result: list[Suite] = []
+    for n in (1024, 4096):
+        for name, dtype in (("bf16", torch.bfloat16), ("float32", torch.float32)):
+            for what, make in (("forward", usage.forward), ("training", usage.training)):
+                few = make(n, usage.BATCH, dtype)
+                result.append(Suite(f"few vectors, {what} {name}", n, usage.BATCH, few, dtype))
+                once = contenders.one_at_a_time(few)
+                result.append(Suite(f"few vectors, {what} {name}, one call", n, usage.BATCH, once, dtype))
+    for name, dtype in (("bf16", torch.bfloat16), ("float32", torch.float32)):
+        many = usage.training(1024, total // 1024, dtype, mode="default")
+        result.append(Suite(f"compiled training {name}", 1024, total // 1024, many, dtype))
     return result

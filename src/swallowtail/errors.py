@@ -22,7 +22,8 @@ class ArgumentError(ValueError, TypeError):
     """
 
     def __init__(self, name: str, expected: str, got: Any, hint: str = "") -> None:
-        super().__init__(name, expected, got, hint)  # as args, so that it can be pickled
+        # So that it can be pickled. Not by super().__init__, which torch.compile cannot follow.
+        self.args = (name, expected, got, hint)
         self.name, self.expected, self.got, self.hint = name, expected, got, hint
 
     def __str__(self) -> str:

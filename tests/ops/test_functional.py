@@ -9,6 +9,7 @@ from cases import DTYPES, FEW, HALF, WIRINGS, assert_close, dense_rotation, norm
 from ops.common import trainable
 
 from swallowtail import Butterfly, Rotation, SymmetricOperator, ops
+from swallowtail.nn import Rotate
 from swallowtail.ops import PreparedCache
 
 
@@ -99,3 +100,67 @@ def test_large_float64_angles_of_half_precision_vectors():
     angles, x = 1e8 * random_angles(wiring), normal(5, 64).half()
     exact = ops.rotate(x.double(), wiring, angles)
     assert_close(ops.rotate(x, wiring, angles), exact, tolerance(torch.float16, wiring.n_layers))
+
+
+def products_and_gradients(device, dtype):
+    """Calls of a layer and of operators, with the tensors that may change between them."""
+    layer = Rotate(64, init="random", seed=0, device=device)
+    H = SymmetricOperator(
+        Rotation.random(64, seed=1, device=device), torch.linspace(0.5, 2, 64, device=device)
+    )
+    x = normal(16, 64, dtype=dtype).to(device).requires_grad_()
+    calls = [lambda: layer(x.detach()), lambda: H.rotation(x.detach()), lambda: H(x.detach())]
+    calls += [lambda: H.quadratic_form(x.detach())]
+    calls += [lambda: torch.autograd.grad(layer(x), (x, layer.angles), torch.ones_like(x))[1]]
+    return calls, (layer.angles.data, x.data)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("warm", [3, 0], ids=["warm", "cold"])
+def test_cuda_graphs_follow_what_they_read(dtype, warm):
+    for number in range(5):
+        calls, changed = products_and_gradients("cuda", dtype)
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            for _ in range(warm):
+                calls[number]()
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            result = calls[number]()
+        for tensor in changed:
+            tensor.mul_(-0.7)
+        graph.replay()
+        torch.testing.assert_close(result, calls[number](), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune"])
+def test_compiled_calls_follow_what_they_read(mode):
+    for number in range(5):
+        torch.compiler.reset()
+        calls, changed = products_and_gradients("cuda", torch.bfloat16)
+        compiled = torch.compile(calls[number], fullgraph=number < 4, mode=mode)
+        for _ in range(4):
+            actual = compiled().clone()
+            torch.testing.assert_close(actual, calls[number](), rtol=2e-2, atol=2e-2)
+            for tensor in changed:
+                tensor.mul_(-0.7)
+
+
+@pytest.mark.gpu
+def test_a_layer_never_waits_for_the_device():
+    layer, x = Rotate(256, device="cuda"), torch.ones(8, 256, device="cuda", requires_grad=True)
+    layer(x).sum().backward()
+    with torch.no_grad():
+        layer(x)
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        layer(x).sum().backward()
+        with torch.no_grad():
+            layer.angles.add_(1)
+            layer(x)
+    finally:
+        torch.cuda.set_sync_debug_mode(before)

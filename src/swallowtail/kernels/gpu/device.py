@@ -51,6 +51,8 @@ def constant(array: np.ndarray, device: torch.device) -> torch.Tensor:
     thread.join()
     if not made:
         raise RuntimeError(f"a table of {array.nbytes} bytes could not be copied to {device}")
+    if not capturing(device):
+        made[0].record_stream(torch.cuda.current_stream(device))  # it was made on another one
     return made[0]
 
 
