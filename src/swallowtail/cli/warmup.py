@@ -136,6 +136,7 @@ def _all_jobs(lengths: list[int]) -> list[Job]:
     few, both = [64, 100], ("float32", "float64")
     jobs = [Job("products", "cpu", partial(_products, "cpu", few, both, 300))]
     jobs.append(Job("gradients", "cpu", partial(_gradients, "cpu", few, both, 300)))
+    jobs.append(Job("machine code of chosen pairs", "cpu", partial(_chosen_pairs, both)))
     jobs += [Job(f"fit, method {m!r}", "cpu", partial(_fit, m)) for m in ("pairs", "butterfly", "hybrid")]
     jobs.append(Job("GivensAdam", "cpu", partial(_adam, "cpu")))
     for n in lengths:
@@ -164,6 +165,20 @@ def _products(device: str, lengths: list[int], dtypes: tuple[str, ...], many: in
                     for product in (Q, Q.T, H, H.quadratic_form, layer, layer.T):
                         product(x)
     _wait(device)
+
+
+def _chosen_pairs(dtypes: tuple[str, ...]) -> None:
+    """Products with a wiring until it has earned machine code, for one vector and for many."""
+    import torch
+
+    from swallowtail import Pairs, Rotation, SymmetricOperator
+
+    wiring = Pairs(64, [[(k, k + p) for k in range(64) if not k & p] for p in (1, 2, 4, 8)])
+    for dtype in (getattr(torch, name) for name in dtypes):
+        Q = Rotation(wiring, torch.ones(wiring.n_rotations, dtype=dtype))
+        H = SymmetricOperator(Q, torch.ones(64, dtype=dtype))
+        for count in (5000, 500, 1):  # on all threads, on one
+            H(torch.ones(count, 64, dtype=dtype))
 
 
 def _gradients(device: str, lengths: list[int], dtypes: tuple[str, ...], many: int) -> None:
