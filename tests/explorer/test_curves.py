@@ -27,11 +27,21 @@ def test_low_rank_is_the_best_of_its_rank():
     assert point["angle"] == pytest.approx(expected, rel=0.05)  # other probes
 
 
-def test_more_is_never_worse_and_the_diagonal_is_a_point():
-    for name in ("c·I + low rank", "largest entries"):
+def test_more_is_never_worse_and_every_point_has_its_costs():
+    for name in ("c·I + low rank", "diagonal + low rank", "largest entries"):
         points = curve(name)
         assert [p["floats"] for p in points] == sorted(p["floats"] for p in points)
         assert points[-1]["angle"] < points[0]["angle"]
-    (diagonal,) = curve("diagonal")
-    assert diagonal["floats"] == 16
-    assert diagonal["angle"] == pytest.approx(error_angle(H, np.diag(np.diag(H))), rel=0.05)
+        assert all(p[unit] > 0 for p in points for unit in ("floats", "bytes", "multiply_adds", "time"))
+    assert curve("diagonal + low rank")[0]["angle"] == pytest.approx(
+        error_angle(H, np.diag(np.diag(H))), rel=0.05
+    )
+
+
+def test_entries_are_counted_once_and_their_images_multiplied():
+    first = curve("largest entries")[0]
+    kept = np.sort(np.abs(H[np.triu_indices(16)]))[-16]
+    entries = np.where(np.abs(H) >= kept, H, 0)
+    assert first["floats"] == 16
+    assert first["multiply_adds"] == np.count_nonzero(entries)
+    assert first["angle"] == pytest.approx(error_angle(H, entries), rel=0.05)

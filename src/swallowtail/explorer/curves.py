@@ -6,82 +6,76 @@ from typing import Any
 
 import numpy as np
 
+from swallowtail.fitting.budget import UNITS, Cost, Prices
+from swallowtail.fitting.methods.low_rank import cut, diagonal_low_rank
+from swallowtail.fitting.rivals.sparse import entries_cost
+from swallowtail.fitting.timing import time_model
 from swallowtail.metrics import column_angles
 
 N_PROBES = 200
-N_POINTS = 24  # per curve
-MOST_ENTRIES = 12  # points of the curve that multiplies by sparse matrices
+N_POINTS = 24  # of the curve of c·I + low rank
+FEW_POINTS = 7  # of the curves that take more work per point
+SMALL = 256  # n up to which a diagonal + low rank is fitted for several ranks
 
 
 def rival_curves(H: np.ndarray, values: np.ndarray, vectors: np.ndarray) -> list[dict[str, Any]]:
-    """Curves of c·I + low rank, of the diagonal alone and of the largest entries of H.
+    """Curves of c·I + low rank, diagonal + low rank and the largest entries of H, costed as in every fit's verdict.
 
     Args:
         H: shape (n, n).
-        values, vectors: its eigendecomposition.
+        values, vectors: its eigendecomposition, ascending.
 
     Returns:
-        One record per rival: its name, and points with floats, bytes, multiply_adds and angle.
+        One record per rival: its name, and points with an amount per unit and the angle.
     """
-    n = len(H)
-    X = np.random.default_rng(1).standard_normal((n, N_PROBES))
-    HX = H @ X
+    X = np.random.default_rng(1).standard_normal((len(H), N_PROBES))
+    prices = Prices(len(H), time_model())
     return [
-        {"name": "c·I + low rank", "points": _low_rank(values, vectors.T @ X)},
-        {"name": "largest entries", "points": _largest_entries(H, X, HX)},
-        {"name": "diagonal", "points": [_point(n, 4 * n, n, HX, np.diagonal(H)[:, None] * X)]},
+        {"name": "c·I + low rank", "points": _low_rank(values, vectors.T @ X, prices)},
+        {"name": "diagonal + low rank", "points": _diagonal_low_rank(H, X, prices)},
+        {"name": "largest entries", "points": _largest_entries(H, X, prices)},
     ]
 
 
-def _low_rank(values: np.ndarray, Z: np.ndarray) -> list[dict[str, Any]]:
-    """In the eigenbasis everything is diagonal; Z (n, k) are the probes there. Angles do not depend on the basis."""
+def amounts(cost: Cost) -> dict[str, float]:
+    """What something costs in each unit that is known; time in microseconds."""
+    known = {unit: cost.of(unit) for unit in UNITS if np.isfinite(cost.of(unit))}
+    return {unit: round(1e6 * amount, 3) if unit == "time" else amount for unit, amount in known.items()}
+
+
+def _low_rank(values: np.ndarray, Z: np.ndarray, prices: Prices) -> list[dict[str, Any]]:
+    """In the eigenbasis, where H is diagonal; Z (n, k) are the probes there. Angles do not depend on the basis."""
     n = len(values)
-    points = []
-    for r in _spread(n // 2):
-        kept = _approximation(values, r)
-        points.append(
-            _point(
-                r * (n + 1) + 1,
-                4 * (r * (n + 1) + 1),
-                (2 * r + 1) * n,
-                values[:, None] * Z,
-                kept[:, None] * Z,
-            )
-        )
-    return points
+    ranks = _spread(n // 2, N_POINTS)
+    return [_point(prices.multiple(r), values[:, None] * Z, cut(values, np.eye(n), r) @ Z) for r in ranks]
 
 
-def _approximation(values: np.ndarray, r: int) -> np.ndarray:
-    """Eigenvalues with all but r extreme ones replaced by their mean; values ascend."""
-    n, best, found = len(values), np.inf, values
-    for low in range(r + 1):
-        rest = slice(low, n - (r - low))
-        spread = float(((values[rest] - values[rest].mean()) ** 2).sum()) if r < n else 0.0
-        if spread < best:
-            best, found = spread, values.copy()
-            found[rest] = values[rest].mean()
-    return found
+def _diagonal_low_rank(H: np.ndarray, X: np.ndarray, prices: Prices) -> list[dict[str, Any]]:
+    ranks = _spread(len(H) // 3, FEW_POINTS) if len(H) <= SMALL else [0]
+    return [_point(prices.rotations(0, r), H @ X, diagonal_low_rank(H, r) @ X) for r in ranks]
 
 
-def _largest_entries(H: np.ndarray, X: np.ndarray, HX: np.ndarray) -> list[dict[str, Any]]:
+def _largest_entries(H: np.ndarray, X: np.ndarray, prices: Prices) -> list[dict[str, Any]]:
+    """Entries are kept together with their mirror images; one triangle is stored."""
     n = len(H)
-    order = np.argsort(-np.abs(H), axis=None, kind="stable")
+    rows, columns = np.triu_indices(n)
+    order = np.argsort(-np.abs(H[rows, columns]), kind="stable")
     points = []
-    for share in np.unique(np.geomspace(n, n * n / 2, MOST_ENTRIES).astype(int)):
-        sparse = np.zeros(n * n)
-        sparse[order[:share]] = H.ravel()[order[:share]]
-        # A value and its column, four bytes each, and where rows begin.
-        points.append(
-            _point(int(share), 8 * int(share) + 4 * (n + 1), int(share), HX, sparse.reshape(n, n) @ X)
-        )
+    for kept in np.unique(
+        np.geomspace(min(n, len(order)), len(order) * 0.6, FEW_POINTS).astype(int)
+    ).tolist():
+        i, j = rows[order[:kept]], columns[order[:kept]]
+        sparse = np.zeros_like(H)
+        sparse[i, j], sparse[j, i] = H[i, j], H[i, j]
+        cost = entries_cost(n, kept, int(2 * kept - (i == j).sum()), prices.model)
+        points.append(_point(cost, H @ X, sparse @ X))
     return points
 
 
-def _spread(most: int) -> list[int]:
+def _spread(most: int, count: int) -> list[int]:
     """Whole numbers from 0 to ``most``, dense where they are small."""
-    return sorted({0, 1, *np.geomspace(1, max(1, most), N_POINTS).astype(int).tolist()})
+    return sorted({0, 1, *np.geomspace(1, max(1, most), count).astype(int).tolist()})
 
 
-def _point(floats: int, n_bytes: int, multiply_adds: int, A: np.ndarray, B: np.ndarray) -> dict[str, Any]:
-    angle = float(column_angles(A, B).mean())
-    return {"floats": floats, "bytes": n_bytes, "multiply_adds": multiply_adds, "angle": round(angle, 3)}
+def _point(cost: Cost, A: np.ndarray, B: np.ndarray) -> dict[str, Any]:
+    return {**amounts(cost), "angle": round(float(column_angles(A, B).mean()), 3)}

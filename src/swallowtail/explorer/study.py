@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from swallowtail.errors import ArgumentError
-from swallowtail.explorer.curves import rival_curves
+from swallowtail.explorer.curves import amounts, rival_curves
 from swallowtail.fitting import FitResult, Stop, fit_symmetric
-from swallowtail.fitting.budget import default_budget
+from swallowtail.fitting.budget import Cost, default_budget
+from swallowtail.fitting.timing import time_model
 
 LARGEST = 2048  # n; beyond, a fit takes minutes and a picture shows nothing more
 SHARES = (1.0, 0.5, 2.0, 0.25, 4.0, 0.125)  # of the default budget, in the order of fitting
@@ -47,6 +48,9 @@ class Study:
         values, vectors = np.linalg.eigh(self.H)
         self._values = values
         self._curves = rival_curves(self.H, values, vectors)
+        model, numbers = time_model(), self.n**2
+        seconds = model.at("dense", self.n) if "dense" in model.series else None
+        self._dense = amounts(Cost(numbers, 4 * numbers, numbers, seconds))
         most = self.n * (self.n - 1) // 2
         budgets = [min(most, max(1, round(share * default_budget(self.n)))) for share in SHARES]
         self.budgets = list(dict.fromkeys(budgets))  # in the order of fitting
@@ -102,7 +106,7 @@ class Study:
             "failure": self._failure,
             "spectrum": _rounded(self._values[::-1]),
             "rivals": self._curves,
-            "dense": {"floats": self.n**2, "bytes": 4 * self.n**2, "multiply_adds": self.n**2},
+            "dense": self._dense,
             "fits": [self._summary(budget) for budget in sorted(self.budgets)],
             "working": None if working is None else {"budget": working[0], "done": round(working[1], 3)},
         }
@@ -116,9 +120,7 @@ class Study:
             "ready": True,
             "angle": round(fit.angle, 3),
             "error": round(fit.relative_error, 5),
-            "floats": fit.floats,
-            "bytes": fit.bytes,
-            "multiply_adds": fit.operator.multiply_adds,
+            **amounts(Cost(fit.floats, fit.bytes, fit.operator.multiply_adds, fit.time)),
             "seconds": round(fit.seconds, 2),
             "method": fit.method,
             "message": fit.message,

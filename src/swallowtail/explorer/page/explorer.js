@@ -2,9 +2,9 @@
 // The data come from the server, or lie in the page itself: window.STUDIES, of a static build.
 const stored = window.STUDIES || null;
 const $ = (id) => document.getElementById(id);
-const COLOURS = { "c·I + low rank": "--rank", "largest entries": "--entries", diagonal: "--diagonal" };
-const CLASSES = { "c·I + low rank": "rank", "largest entries": "entries" };
-const UNITS = { floats: "floats", bytes: "bytes", multiply_adds: "multiply-adds" };
+const COLOURS = { "c·I + low rank": "--rank", "largest entries": "--entries", "diagonal + low rank": "--diagonal" };
+const CLASSES = { "c·I + low rank": "rank", "largest entries": "entries", "diagonal + low rank": "diagonal" };
+const UNITS = { floats: "floats", bytes: "bytes", multiply_adds: "multiply-adds", time: "µs" };
 const POLL = 400; // milliseconds between two looks at fits that are being made
 const state = { study: 0, overview: null, picked: null, unit: "floats", details: new Map(), layer: 0, generation: 0 };
 
@@ -29,8 +29,8 @@ const current = () => fits()[state.picked];
 
 // What a rival reaches with this much: between two of its points, on a logarithmic axis.
 function reached(rival, unit, amount) {
-  const points = rival.points;
-  if (amount < points[0][unit]) return null;
+  const points = rival.points.filter((point) => point[unit] !== undefined);
+  if (!points.length || amount < points[0][unit]) return null;
   let best = points[0].angle;
   for (let k = 1; k < points.length; k++) {
     const [a, b] = [points[k - 1], points[k]];
@@ -92,9 +92,9 @@ const short = (x) => (x >= 1e6 ? `${+(x / 1e6).toPrecision(2)}M` : x >= 1e3 ? `$
 function drawAngles() {
   const svg = $("angles"), unit = state.unit, overview = state.overview;
   svg.replaceChildren();
-  const ready = fits().filter((fit) => fit.ready);
-  const amounts = [...ready.map((f) => f[unit]), ...overview.rivals.flatMap((r) => r.points.map((p) => p[unit]))].filter((x) => x > 0);
-  const low = Math.max(overview.n / 2, Math.min(...amounts)), high = Math.max(...amounts);
+  const ready = fits().filter((fit) => fit.ready && fit[unit] !== undefined);
+  const amounts = [...ready.map((f) => f[unit]), ...overview.rivals.flatMap((r) => r.points.map((p) => p[unit]))].filter((x) => x > 0); // a form may have no known time
+  const low = Math.max(unit === "time" ? 0 : overview.n / 2, Math.min(...amounts)), high = Math.max(...amounts);
   const most = Math.max(5, ...ready.map((f) => f.angle), ...overview.rivals.flatMap((r) => r.points.filter((p) => p[unit] >= low).map((p) => p.angle)));
   const X = logarithmic(low, high, BOX.left, BOX.right), Y = linear(0, most, BOX.bottom, BOX.top);
   for (const value of ticks(0, most)) {
@@ -118,7 +118,7 @@ function drawAngles() {
     make("title", {}, dot, `${whole(fit.rotations)} rotations: ${degrees(fit.angle)}`);
     dot.addEventListener("click", () => pick(fits().indexOf(fit)));
   }
-  if (current() && current().ready) make("line", { x1: X(current()[unit]), x2: X(current()[unit]), y1: BOX.top, y2: BOX.bottom, class: "now" }, svg);
+  if (current() && current().ready && current()[unit] !== undefined) make("line", { x1: X(current()[unit]), x2: X(current()[unit]), y1: BOX.top, y2: BOX.bottom, class: "now" }, svg);
 }
 
 function drawSpectrum(found) {
@@ -178,11 +178,12 @@ function numbers() {
     return;
   }
   add("ours", degrees(fit.angle), `this fit, ${whole(fit.rotations)} rotations`);
-  for (const rival of state.overview.rivals.slice(0, 2)) {
+  for (const rival of state.overview.rivals) {
     const angle = reached(rival, state.unit, fit[state.unit]);
     add(CLASSES[rival.name], angle === null ? "–" : degrees(angle), `${rival.name}, equal ${UNITS[state.unit]}`);
   }
-  add("", `${(state.overview.dense[state.unit] / fit[state.unit]).toFixed(1)}×`, `fewer ${UNITS[state.unit]} than dense`);
+  const dense = state.overview.dense[state.unit];
+  if (dense) add("", `${(dense / fit[state.unit]).toFixed(1)}×`, `fewer ${UNITS[state.unit]} than dense`);
   add("", `${fit.seconds} s`, `to fit (${fit.method})`);
 }
 
@@ -190,7 +191,7 @@ async function show() {
   const fit = current(), generation = ++state.generation;
   $("budget").max = fits().length - 1;
   $("budget").value = state.picked;
-  $("amount").textContent = fit.ready ? `${whole(fit[state.unit])} ${UNITS[state.unit]}` : `${whole(fit.rotations)} rotations`;
+  $("amount").textContent = fit.ready && fit[state.unit] !== undefined ? `${whole(fit[state.unit])} ${UNITS[state.unit]}` : `${whole(fit.rotations)} rotations`;
   $("budget").setAttribute("aria-valuetext", $("amount").textContent);
   $("message").textContent = fit.ready ? fit.message : "";
   numbers();

