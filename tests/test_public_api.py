@@ -24,6 +24,7 @@ NAMES = {
         GivensCovariance GivensDiscriminant GivensLaplace GivensMixture GivensNormal
         conditional conjugate_gradients linear_regression log_determinant marginal product
         Conditional Predictive Product Regression Solution
+        MixtureStatistics RowStatistics fit_distributed
     """,
     "swallowtail.operators": "HybridOperator Rotation SignedRotation SymmetricOperator",
 }  # fmt: skip

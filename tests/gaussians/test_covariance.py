@@ -83,8 +83,8 @@ def test_sketch_holds_no_square_matrix_and_comes_near(digits):
     model = GivensCovariance(sketch=True, sketch_size=16, random_state=0)
     for part in np.array_split(train, 5):
         model.partial_fit(part)
-    assert all(np.size(value) <= 17 * 64 for value in vars(model._moments).values())
-    np.testing.assert_allclose(model._moments.variances, train.var(0))
+    assert all(np.size(value) <= 17 * 64 for value in vars(model.statistics_.moments).values())
+    np.testing.assert_allclose(model.statistics_.moments.variances, train.var(0))
     assert np.isfinite(model.score(test))
     assert error_angle(np.cov(train.T), model.covariance_) < 25
 

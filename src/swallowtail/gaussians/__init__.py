@@ -7,6 +7,9 @@
 | `GivensDiscriminant` | scikit-learn classifier, one Gaussian per class | discriminant.py |
 | `GivensNormal` | torch distribution | normal.py |
 | `GivensLaplace` | Laplace approximation of a neural network's posterior | laplace.py |
+| `RowStatistics` | what a covariance keeps of rows, to merge and send | statistics.py |
+| `MixtureStatistics` | the same of a mixture's E-step | mixture_statistics.py |
+| `fit_distributed` | a fit over the processes of a torch.distributed group | distributed.py |
 | `product`, `marginal`, `conditional`, `linear_regression` | Bayesian inference | bayes.py |
 | `conjugate_gradients`, `log_determinant` | what inference solves with | solvers.py |
 
@@ -15,7 +18,10 @@ The other files serve these:
 | file | what it holds |
 |---|---|
 | arguments.py | checks of the estimators' arguments |
-| moments.py | means and second moments of a stream of rows, exact or sketched |
+| dask.py | statistics of dask arrays |
+| chosen.py, criteria.py | what fitted estimators can be asked |
+| online.py | EM from statistics: stepwise, or by reductions |
+| mixture_plan.py | where EM begins, and how a mixture is regularised |
 | covariance_fit.py | from moments to a covariance |
 | regularise.py | how a covariance is regularised, by cross-validation: rotations, rank-one terms, or factors |
 | spectrum.py | rules that correct variances along chosen axes |
@@ -45,10 +51,13 @@ if TYPE_CHECKING:
     )
     from swallowtail.gaussians.covariance import GivensCovariance
     from swallowtail.gaussians.discriminant import GivensDiscriminant
+    from swallowtail.gaussians.distributed import fit_distributed
     from swallowtail.gaussians.laplace import GivensLaplace, Predictive
     from swallowtail.gaussians.mixture import GivensMixture
+    from swallowtail.gaussians.mixture_statistics import MixtureStatistics
     from swallowtail.gaussians.normal import GivensNormal
     from swallowtail.gaussians.solvers import Solution, conjugate_gradients, log_determinant
+    from swallowtail.gaussians.statistics import RowStatistics
 
 __all__ = [
     "Conditional",
@@ -57,12 +66,15 @@ __all__ = [
     "GivensLaplace",
     "GivensMixture",
     "GivensNormal",
+    "MixtureStatistics",
     "Predictive",
     "Product",
     "Regression",
+    "RowStatistics",
     "Solution",
     "conditional",
     "conjugate_gradients",
+    "fit_distributed",
     "linear_regression",
     "log_determinant",
     "marginal",
@@ -79,12 +91,15 @@ _FILES = {
     "GivensLaplace": "laplace",
     "GivensMixture": "mixture",
     "GivensNormal": "normal",
+    "MixtureStatistics": "mixture_statistics",
     "Predictive": "laplace",
     "Product": "bayes",
     "Regression": "bayes",
+    "RowStatistics": "statistics",
     "Solution": "solvers",
     "conditional": "bayes",
     "conjugate_gradients": "solvers",
+    "fit_distributed": "distributed",
     "linear_regression": "bayes",
     "log_determinant": "solvers",
     "marginal": "bayes",

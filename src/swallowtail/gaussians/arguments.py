@@ -9,6 +9,7 @@ import numpy as np
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
+from swallowtail.wiring import Butterfly
 
 # Deviations whose squares, times some hundred coordinates, are normal numbers; and so are their inverses.
 SCALES = {np.dtype(np.float32): (1e-17, 1e17), np.dtype(np.float64): (1e-150, 1e150)}
@@ -33,6 +34,22 @@ def check_scale(X: np.ndarray) -> None:
     if largest and not low < largest < high:
         expected = f"deviations from {low:g} to {high:g}, whose squares are in the range of {X.dtype}"
         raise ArgumentError("X", expected, f"up to {largest:.3g}", "try other units")
+
+
+def check_covariance(model: Any, n: int) -> None:
+    """All arguments of a `GivensCovariance` that is to be fitted to rows of n columns."""
+    checks.choice("target", model.target, ("likelihood", "matrix"))
+    if not isinstance(model.wiring, Butterfly):
+        checks.choice("wiring", model.wiring, ("pairs", "butterfly"))
+    check_shrinkage(model.shrinkage)
+    if isinstance(model.wiring, Butterfly) and model.wiring.n != n:
+        expected = f"a Butterfly on the {n} columns of X"
+        raise ArgumentError("wiring", expected, repr(model.wiring), f"try Butterfly({n})")
+    if model.sketch not in ("auto", True, False):
+        raise ArgumentError("sketch", '"auto", True or False', repr(model.sketch), 'try "auto"')
+    if model.n_rotations is not None:
+        checks.integer("n_rotations", model.n_rotations, at_least=0)
+    checks.integer("sketch_size", model.sketch_size, at_least=1)
 
 
 def check_mixture(model: Any, X: np.ndarray) -> None:

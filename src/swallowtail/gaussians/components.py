@@ -9,17 +9,13 @@ import torch
 from scipy.special import logsumexp
 
 from swallowtail.gaussians.distances import Distances
-from swallowtail.gaussians.selection import NOISES, Fold, Plan, choose, grow, rotation_of, variances_along
+from swallowtail.gaussians.mixture_statistics import MixtureStatistics
+from swallowtail.gaussians.selection import Plan, grow, rotation_of, variances_along
 from swallowtail.operators import Rotation, SymmetricOperator
 
 NEGLIGIBLE = 1e-10  # a responsibility below this adds nothing to a moment in float64
 LEAST = 1e-6  # a variance is at least this fraction of its column's over all data: no component is a spike
-HELD_OUT = 0.25  # share of the rows that choose how to regularise
-TRIED = 3  # the held-out rows of this many components, the largest, choose ridge and number of rotations
-ENOUGH = 8  # rows on either side of such a split
 ROWS = 1024  # taken to float64 at a time
-CHEAP = 2e5  # n·K up to which all of these try every ridge; beyond, the largest chooses ridge and K
-USUAL = (0.03, 1e-3)  # ridge and noise where there are too few rows to choose
 
 
 class Components:
@@ -88,19 +84,69 @@ class Components:
         self.along = self._along(X, resp, self._distances)
         self._bind()
 
-    def merge(self, X: np.ndarray, resp: np.ndarray, step: float) -> None:
-        """Stepwise EM (Cappé & Moulines): old moments count (1 − step), those of these rows count step."""
-        size, total = len(X), self.counts.sum()
-        new = step * resp.sum(0, dtype=np.float64) / size
-        old = (1 - step) * self.counts / total
-        before, fresh = self.means.copy(), _means(X, resp)
-        rho = np.where(new > NEGLIGIBLE, new / np.maximum(new + old, NEGLIGIBLE), 0.0)[:, None]
-        self.means = before + rho * (fresh - before)
-        shifts = zip(self.rotations, torch.from_numpy(before - self.means), strict=True)
-        moved = np.stack([rotation.T(shift).numpy() for rotation, shift in shifts])
-        self.along = (1 - rho) * (self.along + moved**2) + rho * self._along(X, resp, self._distances)
-        self.counts = (new + old) * (total + size)
+    def statistics(self, X: np.ndarray, scatters: bool = False) -> MixtureStatistics:
+        """An E-step over rows (m, n), as statistics that merge with those of other rows.
+
+        Args:
+            X: the rows, in any dtype.
+            scatters: whether to keep k matrices (n, n) as well, for choosing rotations again.
+        """
+        X = X.astype(self.dtype, copy=False)
+        logs = self.weighted_log_densities(X)
+        log_density = logsumexp(logs, axis=1)
+        resp = np.exp(logs - log_density[:, None])
+        counts, means = resp.sum(0), _means(X, resp)
+        empty = counts <= NEGLIGIBLE
+        counts[empty] = 0.0
+        squares = self._along(X, resp, self._distances, means) * counts[:, None]
+        kept = None
+        if scatters:
+            kept = np.stack([_scatter(X, resp[:, k], mean) for k, mean in enumerate(means)])
+        rotated = self.to_basis(means)
+        return MixtureStatistics(counts, means, rotated, squares, float(log_density.sum()), len(X), kept)
+
+    def maximise_from(self, statistics: MixtureStatistics) -> None:
+        """The M-step with rotations as they are, from merged statistics."""
+        counts = statistics.counts
+        alive = counts > NEGLIGIBLE
+        self.counts = counts + 10 * np.finfo(np.float64).eps
+        self.means = np.where(alive[:, None], statistics.means, self.means)
+        along = statistics.squares / np.where(alive, counts, 1.0)[:, None]
+        self.along = np.where(alive[:, None], along, self.least / LEAST)
         self._bind()
+
+    def choose_rotations_from(self, statistics: MixtureStatistics) -> bool:
+        """Choose each Q again from scatters and keep the better one; brings the statistics to the new axes.
+
+        Returns whether any changed.
+        """
+        assert statistics.scatters is not None
+        scatters, safe = statistics.scatters, np.maximum(statistics.counts, NEGLIGIBLE)
+        before = list(self.rotations)
+        if self.tied:
+            pairs, angles = self._grow(scatters.sum(0) / safe.sum())
+            along = np.stack(
+                [variances_along(S / count, pairs, angles) for S, count in zip(scatters, safe, strict=True)]
+            )
+            if self._loss(along) @ safe < self._loss(self.along) @ safe:
+                self._rotate_by([rotation_of(len(self.least), pairs, angles)] * len(safe))
+                self.along = along
+        else:
+            rotations = list(self.rotations)
+            for k, S in enumerate(scatters):
+                rotation, own = self._grown(S / safe[k])
+                if self._loss(own) < self._loss(self.along[k]):
+                    rotations[k], self.along[k] = rotation, own
+            self._rotate_by(rotations)
+        statistics.rotated = self.to_basis(statistics.means)
+        statistics.squares = self.along * statistics.counts[:, None]
+        self._bind()
+        return any(new is not old for new, old in zip(self.rotations, before, strict=True))
+
+    def to_basis(self, rows: np.ndarray) -> np.ndarray:  # shape: (k, n)
+        """Q_kᵀ of row k."""
+        pairs = zip(self.rotations, torch.from_numpy(rows), strict=True)
+        return np.stack([rotation.T(row).numpy() for rotation, row in pairs])
 
     def choose_rotations(self, X: np.ndarray, resp: np.ndarray) -> bool:
         """Choose each Q again from its component's covariance and keep the better one; returns whether any changed."""
@@ -125,8 +171,11 @@ class Components:
         self._bind()
         return changed
 
+    def _grow(self, S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return grow(S, self.plan.ridge, self.plan.n_rotations, self.target)
+
     def _grown(self, S: np.ndarray) -> tuple[Rotation, np.ndarray]:
-        pairs, angles = grow(S, self.plan.ridge, self.plan.n_rotations, self.target)
+        pairs, angles = self._grow(S)
         return rotation_of(len(S), pairs, angles), variances_along(S, pairs, angles)
 
     def _loss(self, along: np.ndarray) -> np.ndarray:
@@ -134,13 +183,15 @@ class Components:
         d = np.maximum(along, self.least) + self.noise
         return (along / d + np.log(d)).sum(-1)
 
-    def _along(self, X: np.ndarray, resp: np.ndarray, distances: Distances) -> np.ndarray:  # shape: (k, n)
+    def _along(
+        self, X: np.ndarray, resp: np.ndarray, distances: Distances, means: np.ndarray | None = None
+    ) -> np.ndarray:  # shape: (k, n)
         """Σ r z² / Σ r with z = Q_kᵀ(x − μ_k); the spread of all data where a component has no rows.
 
         In high dimensions each row counts for one component, so all of them together cost one pass.
         """
         along = np.empty_like(self.means)
-        for k, mean in enumerate(self.means):
+        for k, mean in enumerate(self.means if means is None else means):
             kept = np.nonzero(resp[:, k] > NEGLIGIBLE)[0]
             if len(kept):
                 r = resp[kept, k].astype(np.float64)
@@ -172,49 +223,6 @@ class Components:
             SymmetricOperator(rotation.to(dtype=numbers.dtype), weights)
             for rotation, weights in zip(self.rotations, numbers, strict=True)
         ]
-
-
-def make_plan(
-    X: np.ndarray, labels: np.ndarray, budget: int, target: str, tied: bool, generator: np.random.Generator
-) -> tuple[Plan, list[Rotation] | None]:
-    """Ridge, number of rotations and noise, from held-out rows of the start; and the rotations tried on the way.
-
-    The largest components choose ridge and number of rotations (`choose`). The noise is chosen by the mixture as a
-    whole, because an outlier of one component may belong to another. The rotations come from three quarters of the
-    rows. That is good enough to begin EM with, which chooses them again later.
-    """
-    held = generator.random(len(X)) < HELD_OUT
-    k = int(labels.max()) + 1
-    sizes = [(int((~held & (labels == j)).sum()), int((held & (labels == j)).sum())) for j in range(k)]
-    order = sorted(range(k), key=lambda j: -sizes[j][0])
-    large = [j for j in order[:TRIED] if min(sizes[j]) >= ENOUGH]
-    if not large:
-        return Plan(USUAL[0], budget, USUAL[1]), None
-    train, rest = X[~held], X[held].astype(np.float64)
-    folds = []
-    for j in large:
-        own = train[labels[~held] == j].astype(np.float64)
-        mean = own.mean(0)
-        folds.append(Fold((own - mean).T @ (own - mean) / len(own), rest[labels[held] == j] - mean))
-    plan = choose(folds, budget, target, every_fold=X.shape[1] * budget <= CHEAP)
-    resp = np.zeros((len(train), k), np.float64)
-    resp[np.arange(len(train)), labels[~held]] = 1.0
-    components = Components(train, resp, plan._replace(noise=USUAL[1]), target, tied)
-    return plan._replace(noise=_best_noise(components, rest)), components.rotations
-
-
-def _best_noise(components: Components, rows: np.ndarray) -> float:
-    """The b with the best mixture log-density of held-out rows (m, n)."""
-    scale = components.noise / components.plan.noise
-    along = np.maximum(components.along, components.least)
-    logs = np.empty((len(NOISES), len(rows), len(along)))
-    for k, rotation in enumerate(components.rotations):
-        d = along[k] + NOISES[:, None] * scale  # shape: (noises, n)
-        z = rotation.T(torch.from_numpy(rows - components.means[k])).numpy()
-        q = (1 / d) @ (z * z).T
-        with np.errstate(divide="ignore"):
-            logs[:, :, k] = np.log(components.weights[k]) - 0.5 * (q + np.log(d).sum(1)[:, None])
-    return float(NOISES[int(np.argmax(logsumexp(logs, axis=2).mean(1)))])
 
 
 def _means(X: np.ndarray, resp: np.ndarray) -> np.ndarray:  # shape: (k, n)

@@ -4,40 +4,33 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _check_sample_weight, validate_data
+from tqdm import tqdm
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.budget import default_budget
-from swallowtail.gaussians.arguments import check_scale, check_shrinkage
-from swallowtail.gaussians.covariance_fit import Found, Request, fit_dense, fit_sketch
-from swallowtail.gaussians.moments import DenseMoments, Reservoir, SketchMoments
-from swallowtail.gaussians.shape import Shape
-from swallowtail.operators import HybridOperator, SymmetricOperator
-from swallowtail.wiring import Butterfly, Wiring
+from swallowtail.gaussians.arguments import check_covariance, check_scale
+from swallowtail.gaussians.chosen import Chosen, Fitted
+from swallowtail.gaussians.covariance_fit import Request, fit_statistics
+from swallowtail.gaussians.dask import dask_statistics, is_dask, map_rows
+from swallowtail.gaussians.statistics import RowStatistics, blocks
+from swallowtail.wiring import Wiring
 
 LARGEST_DENSE = 8192  # columns; beyond, n² float64 numbers take more than 512 MiB, so a sketch is kept
 MORE = 4  # times n⌈lg n⌉/2 rotations are tried, up to so many columns:
 LARGEST_SEARCH = 1024
-BLOCK = 2**22  # numbers of X worked on at a time
 
 
-class Fitted(NamedTuple):
-    """What the properties of a fitted estimator read."""
-
-    location: np.ndarray
-    found: Found
-
-
-class GivensCovariance(BaseEstimator):
+class GivensCovariance(Chosen, BaseEstimator):
     """Gaussian covariance Σ = Q D^½ (1 + V diag(w) Vᵀ) D^½ Qᵀ with Q a product of Givens rotations.
 
     Without rank-one terms V it stores K angles and n variances instead of n(n + 1)/2 numbers, and log-densities,
@@ -96,75 +89,57 @@ class GivensCovariance(BaseEstimator):
         self.assume_centered = assume_centered
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> GivensCovariance:
-        """Forget what was seen, and fit to the rows of X (N, n), N ≥ 2."""
-        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        check_scale(X)
-        self._start(X)
-        self._take(X)
+    n_features_in_: int
+    _fitted: Fitted | None = None
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GivensCovariance:
+        """Forget what was seen, and fit to the rows of X (N, n), N ≥ 2; a dask array is reduced where it lies.
+
+        A row of weight 2 counts as two equal rows.
+        """
+        self.reset()
+        self._take(X, sample_weight, fewest=2)
         self._refit()
         return self
 
-    def partial_fit(self, X: Any, y: Any = None) -> GivensCovariance:
-        """Add the rows of X to the moments; the covariance is refitted when it is next read."""
-        first = not hasattr(self, "_moments")
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=first)
-        check_scale(X)
-        if first:
-            self._start(X)
-        self._take(X)
-        self._fitted: Fitted | None = None
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GivensCovariance:
+        """Add the rows of X to the statistics; the covariance is refitted when it is next read."""
+        self._take(X, sample_weight, fewest=1)
         return self
 
-    @property
-    def location_(self) -> np.ndarray:
-        """The mean, shape (n,)."""
-        return self._state().location
+    def fit_batches(self, batches: Iterable[Any], progress: bool = False) -> GivensCovariance:
+        """Forget what was seen, and fit to batches of rows from any iterator, each read once.
 
-    @property
-    def covariance_(self) -> SymmetricOperator | HybridOperator:
-        """Σ."""
-        return self.shape_.covariance
+        Args:
+            batches: arrays of shape (m, n); a memory-mapped array needs none of this, `fit` reads it in blocks.
+            progress: show a bar.
+        """
+        self.reset()
+        for batch in tqdm(batches, desc="rows", disable=not progress, unit=" batches"):
+            self.partial_fit(batch)
+        self._state()
+        return self
 
-    @property
-    def precision_(self) -> SymmetricOperator | HybridOperator:
-        """Σ⁻¹."""
-        return self.shape_.precision
+    def merge(self, other: GivensCovariance) -> GivensCovariance:
+        """Take in all rows that another estimator has seen; both keep their arguments. Returns itself."""
+        checks.instance("other", other, GivensCovariance)
+        other._check_seen()
+        return self.add_statistics(other.statistics_)
 
-    @property
-    def shape_(self) -> Shape:
-        """Q, D and rank-one terms: what covariance and precision are made of."""
-        return self._state().found.shape
+    def add_statistics(self, statistics: RowStatistics) -> GivensCovariance:
+        """Take in statistics made elsewhere; see `RowStatistics`. Returns itself."""
+        if not hasattr(self, "statistics_"):
+            self._start(statistics.n, statistics.dtype)
+        self.statistics_.merge(statistics)
+        self._fitted = None
+        return self
 
-    @property
-    def noise_(self) -> float:
-        """The least variance along any axis of D, in units of the mean variance."""
-        return self._state().found.noise
-
-    @property
-    def ridge_(self) -> float:
-        """What was added to the diagonal when rotations were chosen, in units of the mean variance."""
-        return self._state().found.ridge
-
-    @property
-    def n_rotations_(self) -> int:
-        """K."""
-        return self.shape_.rotation.n_rotations
-
-    @property
-    def rank_(self) -> int:
-        """The number of rank-one terms."""
-        return self.shape_.rank
-
-    @property
-    def n_samples_seen_(self) -> int:
-        """Rows taken in so far."""
+    def forget(self, share: float) -> GivensCovariance:
+        """What was seen so far counts ``share`` as much from now on, 0 to 1. Returns itself."""
         self._check_seen()
-        return self._moments.count
-
-    def get_precision(self) -> SymmetricOperator | HybridOperator:
-        """Σ⁻¹, under the name scikit-learn's covariance estimators use."""
-        return self.precision_
+        self.statistics_.forget(share)
+        self._fitted = None
+        return self
 
     def mahalanobis(self, X: Any) -> np.ndarray:
         """Squared distances (x − location)ᵀ Σ⁻¹ (x − location), shape (N,)."""
@@ -176,14 +151,21 @@ class GivensCovariance(BaseEstimator):
         shape = self.shape_
         return torch.cat([shape.whiten(rows) for rows in self._centred(X)]).numpy()
 
-    def score_samples(self, X: Any) -> np.ndarray:
-        """Log-density of every row, shape (N,)."""
+    def score_samples(self, X: Any) -> Any:
+        """Log-density of every row, shape (N,); of a dask array, a dask array."""
+        if is_dask(X):
+            self._state()
+            return map_rows(X, self.score_samples, self.statistics_.dtype)
         q = self.mahalanobis(X)
         shape = self.shape_
         return -0.5 * (q + q.dtype.type(shape.n * math.log(2 * math.pi) + shape.logdet()))
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Mean log-density of the rows of X."""
+        if is_dask(X):
+            return float(self.score_samples(X).mean())
+        if sample_weight is not None:
+            return float(np.average(self.score_samples(X), weights=sample_weight))
         return float(self.score_samples(X).mean(dtype=np.float64))
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
@@ -194,55 +176,67 @@ class GivensCovariance(BaseEstimator):
         return draws + self.location_.astype(draws.dtype)
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_moments")
+        return hasattr(self, "statistics_")
 
-    def _start(self, X: np.ndarray) -> None:
-        """Check the arguments and begin with empty moments."""
-        checks.choice("target", self.target, ("likelihood", "matrix"))
-        if not isinstance(self.wiring, Butterfly):
-            checks.choice("wiring", self.wiring, ("pairs", "butterfly"))
-        check_shrinkage(self.shrinkage)
-        n = X.shape[1]
-        if isinstance(self.wiring, Butterfly) and self.wiring.n != n:
-            expected = f"a Butterfly on the {n} columns of X"
-            raise ArgumentError("wiring", expected, repr(self.wiring), f"try Butterfly({n})")
-        if self.sketch not in ("auto", True, False):
-            raise ArgumentError("sketch", '"auto", True or False', repr(self.sketch), 'try "auto"')
-        if self.n_rotations is not None:
-            checks.integer("n_rotations", self.n_rotations, at_least=0)
+    def new_statistics(self, n: int, dtype: Any) -> RowStatistics:
+        """Empty statistics of the kind this estimator keeps, for rows of n columns."""
+        check_covariance(self, n)
         dense = n <= LARGEST_DENSE if self.sketch == "auto" else not self.sketch
-        size = min(n, checks.integer("sketch_size", self.sketch_size, at_least=1))
-        self._moments: DenseMoments | SketchMoments = (
-            DenseMoments(n, self.assume_centered) if dense else SketchMoments(n, size, self.assume_centered)
-        )
-        self._seed = check_random_state(self.random_state).randint(2**31 - 1)
-        self._reservoir = Reservoir()
-        self._dtype = X.dtype
+        return RowStatistics(n, dtype, None if dense else min(n, self.sketch_size), self.assume_centered)
 
-    def _take(self, X: np.ndarray) -> None:
-        for rows in _blocks(X):
-            self._moments.update(X[rows])
-        self._reservoir.update(X)
+    def reset(self) -> None:
+        """Forget all that was seen."""
+        if hasattr(self, "statistics_"):
+            del self.statistics_
+        self._fitted = None
+
+    def _start(self, n: int, dtype: Any) -> None:
+        self.statistics_ = self.new_statistics(n, dtype)
+        self._seed = check_random_state(self.random_state).randint(2**31 - 1)
+
+    def _take(self, X: Any, sample_weight: Any, fewest: int) -> None:
+        """Check rows and take them in."""
+        first = not hasattr(self, "statistics_")
+        if is_dask(X):
+            found = dask_statistics(self, X, sample_weight)
+            if not first and found.n != self.n_features_in_:
+                raise ArgumentError("X", f"{self.n_features_in_} features, as seen before", found.n)
+            self.n_features_in_ = found.n
+            if found.n_rows < fewest:
+                raise ArgumentError("X", f"{fewest} rows or more", found.n_rows)
+            self.add_statistics(found)
+            return
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=first, ensure_min_samples=fewest)
+        check_scale(X)
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if first:
+            self._start(X.shape[1], X.dtype)
+        self.statistics_.update(X, weights)
+        self._fitted = None
 
     def _state(self) -> Fitted:
         """The fitted numbers, brought up to date."""
         self._check_seen()
         if self._fitted is None:
-            if self._moments.count < 2:
+            if self.statistics_.n_rows < 2:
                 raise NotFittedError(
                     f"{type(self).__name__}: expected 2 rows or more before a covariance is asked for, "
-                    f"got {self._moments.count}; try partial_fit with more"
+                    f"got {self.statistics_.n_rows}; try partial_fit with more"
                 )
             self._refit()
         assert self._fitted is not None
         return self._fitted
 
     def _check_seen(self) -> None:
-        if not hasattr(self, "_moments"):
+        if not hasattr(self, "statistics_"):
             raise NotFittedError(f"{type(self).__name__} is not fitted yet; try fit or partial_fit first")
 
     def _refit(self) -> None:
-        rows = self._reservoir.rows
+        moments = self.statistics_.moments
+        if moments.count <= 0:
+            raise ArgumentError("sample_weight", "weights that add up to more than 0", moments.count)
         request = Request(
             self._budget(),
             self.wiring,
@@ -250,23 +244,19 @@ class GivensCovariance(BaseEstimator):
             self.shrinkage,
             self.rank_one,
             self._seed,
-            self._dtype,
+            self.statistics_.dtype,
         )
-        if isinstance(self._moments, DenseMoments):
-            found = fit_dense(self._moments, rows, request)
-        else:
-            found = fit_sketch(self._moments, rows, request)
-        self._fitted = Fitted(self._moments.mean.copy(), found)
-        if self.shrinkage == 0 and self._moments.count <= self._moments.n:
+        self._fitted = Fitted(moments.mean.copy(), fit_statistics(self.statistics_, request))
+        if self.shrinkage == 0 and moments.count <= moments.n:
             warnings.warn(
-                f"shrinkage=0 with {self._moments.count} rows of {self._moments.n} columns: some variances are 0 in "
+                f"shrinkage=0 with {self.statistics_.n_rows} rows of {moments.n} columns: some variances are 0 in "
                 'the sample, so densities mean little; try shrinkage="auto"',
                 stacklevel=2,
             )
 
     def _budget(self) -> int:
         """The largest K."""
-        n = self._moments.n
+        n = self.statistics_.n
         if self.n_rotations is not None:
             return self.n_rotations
         usual = default_budget(n)
@@ -275,16 +265,11 @@ class GivensCovariance(BaseEstimator):
 
     def _centred(self, X: Any) -> Iterator[torch.Tensor]:
         """Blocks of rows minus the location, in the data's dtype."""
-        X, location = self._check(X), self.location_.astype(self._dtype)
-        blocks = (X[rows].astype(self._dtype, copy=False) - location for rows in _blocks(X))
-        return (torch.from_numpy(block) for block in blocks)
+        X, dtype = self._check(X), self.statistics_.dtype
+        location = self.location_.astype(dtype)
+        parts = (X[rows].astype(dtype, copy=False) - location for rows in blocks(X))
+        return (torch.from_numpy(part) for part in parts)
 
     def _check(self, X: Any) -> np.ndarray:
         self._check_seen()
         return validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-
-
-def _blocks(X: np.ndarray) -> Iterator[slice]:
-    """Slices of rows, about `BLOCK` numbers each."""
-    step = max(1, BLOCK // X.shape[1])
-    return (slice(start, start + step) for start in range(0, len(X), step))

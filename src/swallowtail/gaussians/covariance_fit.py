@@ -9,7 +9,6 @@ import torch
 
 from swallowtail.fitting.methods.factor import fit_factor
 from swallowtail.gaussians import regularise, spectrum
-from swallowtail.gaussians.moments import DenseMoments, SketchMoments
 from swallowtail.gaussians.selection import (
     NOISES,
     Fold,
@@ -20,6 +19,7 @@ from swallowtail.gaussians.selection import (
     rotation_of,
 )
 from swallowtail.gaussians.shape import Shape
+from swallowtail.gaussians.statistics import DenseMoments, Reservoir, RowStatistics, SketchMoments
 from swallowtail.operators import Rotation, SymmetricOperator
 from swallowtail.wiring import Wiring
 
@@ -50,9 +50,16 @@ class Found(NamedTuple):
     noise: float  # the least variance along any axis, in units of the mean variance
 
 
-def fit_dense(moments: DenseMoments, rows: np.ndarray, request: Request) -> Found:
-    """From exact moments, and a sample (m, n) of the rows to hold out."""
-    S, rows = moments.covariance, rows.astype(np.float64)
+def fit_statistics(statistics: RowStatistics, request: Request) -> Found:
+    """From all that was kept of the rows."""
+    if isinstance(statistics.moments, DenseMoments):
+        return _fit_dense(statistics.moments, statistics.sample, request)
+    return _fit_sketch(statistics.moments, statistics.sample, request)
+
+
+def _fit_dense(moments: DenseMoments, sample: Reservoir, request: Request) -> Found:
+    """From exact moments, and a sample of the rows to hold out."""
+    S, rows = moments.covariance, sample.rows.astype(np.float64)
     s, none = mean_variance(S), (np.zeros((len(S), 0)), np.zeros(0))
     pairs_wanted = request.wiring == "pairs"
     if request.shrinkage != "auto" or moments.count < ENOUGH:
@@ -64,8 +71,9 @@ def fit_dense(moments: DenseMoments, rows: np.ndarray, request: Request) -> Foun
         return Found(Shape(rotation, d, *none, request.dtype), 0.0, float(d.min()) / s)
     unseen = spectrum.unseen(np.diagonal(S), rows, moments.count)
     cheap = len(S) * request.n_rotations <= CHEAP
-    parts = np.array_split(rows, min(MORE_FOLDS if cheap else N_FOLDS, len(rows)))
-    folds = [Fold(*moments.without(part)) for part in parts]
+    count = min(MORE_FOLDS if cheap else N_FOLDS, len(rows))
+    parts = zip(np.array_split(rows, count), np.array_split(sample.weights, count), strict=True)
+    folds = [_without(moments, part, weights) for part, weights in parts]
     terms = request.rank_one and pairs_wanted
     found = regularise.choose(folds, unseen, moments.count, request.n_rotations, request.target, terms, cheap)
     if pairs_wanted:
@@ -79,8 +87,15 @@ def fit_dense(moments: DenseMoments, rows: np.ndarray, request: Request) -> Foun
     return Found(Shape(rotation, d, *none, request.dtype), found.ridge, float(d.min()) / s)
 
 
-def fit_sketch(moments: SketchMoments, rows: np.ndarray, request: Request) -> Found:
+def _without(moments: DenseMoments, rows: np.ndarray, weights: np.ndarray) -> Fold:
+    """A fold: weights of held-out rows go into their lengths, since only their second moments are used."""
+    covariance, held_out = moments.without(rows, weights)
+    return Fold(covariance, held_out * np.sqrt(weights / weights.mean())[:, None])
+
+
+def _fit_sketch(moments: SketchMoments, sample: Reservoir, request: Request) -> Found:
     """From a sketch. The variance that the sketch leaves out is rotated and added to D."""
+    rows = sample.rows.astype(np.float64)
     fit = fit_factor(moments.factor(), request.n_rotations, seed=request.seed)
     rotation = Rotation(fit.wiring, torch.from_numpy(fit.angles))
     # diag(QᵀRQ) for the diagonal R, n quadratic forms in blocks.
@@ -91,7 +106,8 @@ def fit_sketch(moments: SketchMoments, rows: np.ndarray, request: Request) -> Fo
         noise = float(request.shrinkage)
     else:
         d = np.maximum(d, _along(rotation, spectrum.unseen(moments.variances, rows, moments.count)))
-        z2 = (rotation.T(torch.from_numpy(rows.astype(np.float64) - moments.mean)).numpy() ** 2).mean(0)
+        squares = rotation.T(torch.from_numpy(rows - moments.mean)).numpy() ** 2
+        z2 = np.average(squares, axis=0, weights=sample.weights)
         noise = float(NOISES[int(np.argmin([spectrum.loss(z2, d + b * s) for b in NOISES]))])
     d = d + noise * s
     none = np.zeros((len(d), 0)), np.zeros(0)

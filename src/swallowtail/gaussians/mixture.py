@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 from tqdm import tqdm
 
 from swallowtail import checks
-from swallowtail.fitting.budget import default_budget
+from swallowtail.errors import ArgumentError
+from swallowtail.gaussians import online
 from swallowtail.gaussians.arguments import check_mixture, check_scale
-from swallowtail.gaussians.components import Components, make_plan
-from swallowtail.gaussians.selection import Plan
+from swallowtail.gaussians.components import Components
+from swallowtail.gaussians.criteria import Criteria
+from swallowtail.gaussians.dask import EStep, dask_sample, is_dask, map_rows, reduce_blocks
+from swallowtail.gaussians.mixture_plan import start
 from swallowtail.operators import SymmetricOperator
 
 BLOCK = 2**21  # numbers of X in one block of an E-step: 16 MiB
 # How often rotations are chosen again after EM has settled. On MNIST-5k, 3 take twice the steps; held-out bits per
 # pixel go from 4.885 to 4.859 (default K) and from 4.848 to 4.855 (K = 2000), one start each.
 REFITS = 1
-FORGETTING = 0.6  # step t of online EM weighs (t + 2)^−0.6; any exponent in (½, 1] converges
 
 
-class GivensMixture(DensityMixin, BaseEstimator):
+class GivensMixture(Criteria, DensityMixin, BaseEstimator):
     """Σ_k w_k N(μ_k, Q_k (D_k + b·s) Q_kᵀ), fitted by EM; arguments and attributes as in GaussianMixture.
 
     The E-step is one fused quadratic form per component, O(n log n) per row. The M-step updates weights, means and
@@ -93,8 +94,27 @@ class GivensMixture(DensityMixin, BaseEstimator):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> GivensMixture:
-        """Fit to the rows of X (N, n), N ≥ max(2, n_components)."""
+        """Fit to the rows of X (N, n), N ≥ max(2, n_components); a dask array is reduced where it lies."""
+        if is_dask(X):
+            sample, reduce = dask_sample(X), lambda c, s: reduce_blocks(X, EStep(c, s))
+            return self.fit_reductions(sample, reduce)
         self._fit(X)
+        return self
+
+    def fit_reductions(self, sample: np.ndarray, reduce: Callable[[Components, bool], Any]) -> GivensMixture:
+        """Fit to rows that lie elsewhere: to a sample of them first, then EM by reductions over all.
+
+        Args:
+            sample: rows (m, n) to begin with.
+            reduce: (components, with scatters?) ↦ `MixtureStatistics` of all rows under these components.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            self._fit(sample)
+        found = online.em(self._components, lambda s: reduce(self._components, s), self.max_iter, self.tol)
+        self.lower_bounds_, self.converged_ = found
+        self.lower_bound_, self.n_iter_ = self.lower_bounds_[-1], len(self.lower_bounds_)
+        self._warn_unsettled()
         return self
 
     def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
@@ -102,21 +122,44 @@ class GivensMixture(DensityMixin, BaseEstimator):
         return np.argmax(self._fit(X), axis=1)
 
     def partial_fit(self, X: Any, y: Any = None) -> GivensMixture:
-        """Online EM: the first call fits; every later one is a stepwise update of weights, means and D.
+        """Online EM: the first call fits; every later one is a stepwise update (Cappé & Moulines).
 
-        Rotations stay those of the first call, so give it enough rows to choose them.
+        Rotations are chosen again from all that was seen, at later calls 1, 2, 4, 8 and so on, if k matrices (n, n) of
+        second moments have room.
         """
         if not hasattr(self, "_components"):
             self.fit(X)
             self._steps = 0
+            self._running = online.begin(self._components, validate_data(self, X, reset=False))
             return self
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         check_scale(X)
         self._steps = getattr(self, "_steps", 0) + 1
-        X = X.astype(self._components.dtype, copy=False)
-        log_density, resp = self._e_step(X)
-        self._components.merge(X, resp, (self._steps + 2) ** -FORGETTING)
-        self.lower_bound_ = float(log_density.mean())
+        if getattr(self, "_running", None) is None:
+            self._running = online.resume(self._components)
+        self.lower_bound_ = online.step(self._components, self._running, X, self._steps)
+        return self
+
+    def merge(self, other: GivensMixture) -> GivensMixture:
+        """Take in what another mixture has seen through partial_fit; returns itself.
+
+        Both must have the same rotations: copies of one fitted mixture, with none chosen again since.
+        """
+        checks.instance("other", other, GivensMixture)
+        mine, theirs = (getattr(m, "_running", None) for m in (self, other))
+        if mine is None or theirs is None:
+            raise ArgumentError(
+                "other", "mixtures that have both seen rows through partial_fit", "one that has not"
+            )
+        pairs = zip(self._fitted.rotations, other._fitted.rotations, strict=False)
+        same = mine.means.shape == theirs.means.shape
+        if not same or not all(a.wiring == b.wiring and bool((a.angles == b.angles).all()) for a, b in pairs):
+            raise ArgumentError(
+                "other", "a mixture with the same rotations", "others", "try copies of one mixture"
+            )
+        mine.merge(theirs)
+        mine.forget(1 / mine.n_rows)
+        self._components.maximise_from(mine)
         return self
 
     @property
@@ -149,8 +192,10 @@ class GivensMixture(DensityMixin, BaseEstimator):
         """K of every component."""
         return [rotation.n_rotations for rotation in self._fitted.rotations]
 
-    def score_samples(self, X: Any) -> np.ndarray:
-        """Log-density of every row, shape (N,); any number of rows in bounded memory."""
+    def score_samples(self, X: Any) -> Any:
+        """Log-density of every row, shape (N,); any number of rows in bounded memory; of a dask array, a dask array."""
+        if is_dask(X):
+            return map_rows(X, self.score_samples, np.float64)
         parts = [logsumexp(part, axis=1) for part in self._log_densities(self._check(X))]
         return np.concatenate(parts)
 
@@ -165,36 +210,6 @@ class GivensMixture(DensityMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of every component given the row, shape (N, k)."""
         return self._e_step(self._check(X))[1]
-
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[np.ndarray, np.ndarray]:
-        """Draw rows (n_samples, n) and the components they come from, grouped by component as GaussianMixture does.
-
-        Without ``random_state`` that of the estimator is used, as GaussianMixture does too.
-        """
-        n_samples = checks.integer("n_samples", n_samples, at_least=1)
-        state = check_random_state(self.random_state if random_state is None else random_state)
-        counts = state.multinomial(n_samples, self.weights_)
-        parts = []
-        for k, covariance in enumerate(self.covariances_):
-            draws = covariance.sample(int(counts[k]), seed=int(state.randint(2**31 - 1))).numpy()
-            parts.append(draws + self.means_[k].astype(draws.dtype))
-        return np.concatenate(parts), np.repeat(np.arange(len(counts)), counts)
-
-    def bic(self, X: Any) -> float:
-        """−2 log-likelihood + parameters · log N: smaller is better."""
-        X = self._check(X)
-        return -2 * self.score(X) * len(X) + self.n_parameters * float(np.log(len(X)))
-
-    def aic(self, X: Any) -> float:
-        """−2 log-likelihood + 2 · parameters: smaller is better."""
-        X = self._check(X)
-        return -2 * self.score(X) * len(X) + 2 * self.n_parameters
-
-    @property
-    def n_parameters(self) -> int:
-        """Free numbers: weights, means, variances and angles (a tied Q counts once)."""
-        k, n = self.means_.shape
-        return k - 1 + 2 * k * n + (self.n_rotations_[0] if self._fitted.tied else sum(self.n_rotations_))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_components")
@@ -215,19 +230,22 @@ class GivensMixture(DensityMixin, BaseEstimator):
         best: tuple[float, Any] = (-np.inf, None)
         for _ in range(1 if warm else self.n_init):
             if not warm:
-                self._components = self._start(X, state)
+                self._components = start(self, X, state)
             history, converged = self._em(X)
             if best[1] is None or history[-1] > best[0]:
                 best = (history[-1], (self._components, history, converged))
         self._components, self.lower_bounds_, self.converged_ = best[1]
         self.lower_bound_, self.n_iter_ = self.lower_bounds_[-1], len(self.lower_bounds_)
+        self._warn_unsettled()
+        return self._e_step(X)[1]
+
+    def _warn_unsettled(self) -> None:
         if not self.converged_:
             warnings.warn(
                 f"EM had not settled after max_iter={self.max_iter} steps; try more, a larger tol, or fewer components",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-        return self._e_step(X)[1]
 
     def _em(self, X: np.ndarray) -> tuple[list[float], bool]:
         """Steps until nothing moves: the mean log-density before each, and whether EM settled."""
@@ -246,32 +264,6 @@ class GivensMixture(DensityMixin, BaseEstimator):
                     if refits > REFITS or not self._components.choose_rotations(X, resp):
                         return history, True
         return history, False
-
-    def _start(self, X: np.ndarray, state: np.random.RandomState) -> Components:
-        k = self.n_components
-        if self.means_init is not None:
-            means = np.asarray(self.means_init, np.float64)
-            distances = np.stack([((X - mean) ** 2).sum(1) for mean in means], axis=1)
-            labels = distances.argmin(1)
-        elif self.init_params == "random":
-            labels = state.randint(0, k, len(X))
-        else:
-            labels = KMeans(k, n_init=1, random_state=state).fit(X).labels_.astype(np.int64)
-        budget = default_budget(X.shape[1]) if self.n_rotations is None else self.n_rotations
-        tied, rotations = self.rotations == "tied", None
-        if self.shrinkage == "auto":
-            generator = np.random.default_rng(state.randint(2**31 - 1))
-            plan, rotations = make_plan(X, labels, budget, self.target, tied, generator)
-        else:
-            plan = Plan(0.0, budget, float(self.shrinkage))
-        resp = np.zeros((len(X), k), X.dtype)
-        resp[np.arange(len(X)), labels] = 1.0
-        components = Components(X, resp, plan, self.target, tied, rotations)
-        if self.weights_init is not None:
-            components.counts = np.asarray(self.weights_init, np.float64) * len(X)
-        if self.means_init is not None:
-            components.means = np.asarray(self.means_init, np.float64).copy()
-        return components
 
     def _e_step(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Log-densities (N,) and responsibilities (N, k)."""

@@ -71,7 +71,7 @@ class _Trial(NamedTuple):
 def choose(
     folds: Sequence[Fold],
     unseen: np.ndarray,
-    n_samples: int,
+    n_samples: float,
     budget: int,
     target: str,
     terms: bool,
@@ -118,7 +118,7 @@ def choose(
 
 
 def _rotations(
-    folds: Sequence[Fold], unseen: np.ndarray, n_samples: int, counts: list[int], target: str, cheap: bool
+    folds: Sequence[Fold], unseen: np.ndarray, n_samples: float, counts: list[int], target: str, cheap: bool
 ) -> dict[tuple[float, int], list[Axes]]:
     """The axes of all folds, for every ridge and number of rotations."""
     found: dict[tuple[float, int], list[Axes]] = {}
@@ -143,7 +143,7 @@ def _better(a: _Trial, b: _Trial) -> bool:
 
 
 def _walk(
-    fold: Fold, ridge: float, counts: list[int], target: str, unseen: np.ndarray, n_samples: int
+    fold: Fold, ridge: float, counts: list[int], target: str, unseen: np.ndarray, n_samples: float
 ) -> Iterator[Axes]:
     """Variances along Q, of both kinds of rows, for all numbers of rotations in turn."""
     S, s = fold.covariance, mean_variance(fold.covariance)
@@ -196,7 +196,9 @@ def correlations(R: np.ndarray, d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.maximum(values, 1e-12), vectors
 
 
-def _with_factors(folds: Sequence[Fold], unseen: np.ndarray, n_samples: int, rival: _Trial) -> _Trial | None:
+def _with_factors(
+    folds: Sequence[Fold], unseen: np.ndarray, n_samples: float, rival: _Trial
+) -> _Trial | None:
     """The best factor analysis; None where the first fold shows that a rival is better."""
     n = len(unseen)
     ranks = [rank for rank in RANKS if rank < min(n, n_samples) / 2]

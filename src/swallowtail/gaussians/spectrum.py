@@ -126,7 +126,7 @@ def analytic_intensity(S: np.ndarray, n_samples: float) -> float:
     return 1.0 if least <= 0 else min(1.0, (squares + s * s) / least)
 
 
-def unseen(variances: np.ndarray, rows: np.ndarray, n_samples: int) -> np.ndarray:  # shape: (n,)
+def unseen(variances: np.ndarray, rows: np.ndarray, n_samples: float) -> np.ndarray:  # shape: (n,)
     """The variance of every column that N rows may have missed along any axis.
 
     It is in proportion to the column's own variance, or to the mean of all where a column mostly repeats one value: a

@@ -1,0 +1,82 @@
+"""What a fitted `GivensCovariance` can be asked: its numbers, and what was chosen."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+
+from swallowtail.gaussians.covariance_fit import Found
+from swallowtail.gaussians.shape import Shape
+from swallowtail.gaussians.statistics import RowStatistics
+from swallowtail.operators import HybridOperator, SymmetricOperator
+
+
+class Fitted(NamedTuple):
+    """What the properties of a fitted estimator read."""
+
+    location: np.ndarray
+    found: Found
+
+
+class Chosen:
+    """Properties that read the fitted state, which is brought up to date first."""
+
+    statistics_: RowStatistics
+
+    @abstractmethod
+    def _state(self) -> Fitted: ...
+
+    @abstractmethod
+    def _check_seen(self) -> None: ...
+
+    @property
+    def location_(self) -> np.ndarray:
+        """The mean, shape (n,)."""
+        return self._state().location
+
+    @property
+    def covariance_(self) -> SymmetricOperator | HybridOperator:
+        """Σ."""
+        return self.shape_.covariance
+
+    @property
+    def precision_(self) -> SymmetricOperator | HybridOperator:
+        """Σ⁻¹."""
+        return self.shape_.precision
+
+    @property
+    def shape_(self) -> Shape:
+        """Q, D and rank-one terms: what covariance and precision are made of."""
+        return self._state().found.shape
+
+    @property
+    def noise_(self) -> float:
+        """The least variance along any axis of D, in units of the mean variance."""
+        return self._state().found.noise
+
+    @property
+    def ridge_(self) -> float:
+        """What was added to the diagonal when rotations were chosen, in units of the mean variance."""
+        return self._state().found.ridge
+
+    @property
+    def n_rotations_(self) -> int:
+        """K."""
+        return self.shape_.rotation.n_rotations
+
+    @property
+    def rank_(self) -> int:
+        """The number of rank-one terms."""
+        return self.shape_.rank
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Rows taken in so far."""
+        self._check_seen()
+        return self.statistics_.n_rows
+
+    def get_precision(self) -> SymmetricOperator | HybridOperator:
+        """Σ⁻¹, under the name scikit-learn's covariance estimators use."""
+        return self.precision_

@@ -1,0 +1,68 @@
+"""What a fitted `GivensMixture` is asked beside densities: samples, and criteria for the number of components."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from swallowtail import checks
+from swallowtail.gaussians.components import Components
+from swallowtail.operators import SymmetricOperator
+
+
+class Criteria:
+    """Samples, BIC and AIC of a mixture."""
+
+    if TYPE_CHECKING:  # what the mixture brings along
+        random_state: Any
+
+        @property
+        def weights_(self) -> np.ndarray: ...
+
+        @property
+        def means_(self) -> np.ndarray: ...
+
+        @property
+        def covariances_(self) -> list[SymmetricOperator]: ...
+
+        @property
+        def n_rotations_(self) -> list[int]: ...
+
+        @property
+        def _fitted(self) -> Components: ...
+
+        def score(self, X: Any, y: Any = None) -> float: ...
+
+        def _check(self, X: Any) -> np.ndarray: ...
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """Draw rows (n_samples, n) and the components they come from, grouped by component as GaussianMixture does.
+
+        Without ``random_state`` that of the estimator is used, as GaussianMixture does too.
+        """
+        n_samples = checks.integer("n_samples", n_samples, at_least=1)
+        state = check_random_state(self.random_state if random_state is None else random_state)
+        counts = state.multinomial(n_samples, self.weights_)
+        parts = []
+        for k, covariance in enumerate(self.covariances_):
+            draws = covariance.sample(int(counts[k]), seed=int(state.randint(2**31 - 1))).numpy()
+            parts.append(draws + self.means_[k].astype(draws.dtype))
+        return np.concatenate(parts), np.repeat(np.arange(len(counts)), counts)
+
+    def bic(self, X: Any) -> float:
+        """−2 log-likelihood + parameters · log N: smaller is better."""
+        X = self._check(X)
+        return -2 * self.score(X) * len(X) + self.n_parameters * float(np.log(len(X)))
+
+    def aic(self, X: Any) -> float:
+        """−2 log-likelihood + 2 · parameters: smaller is better."""
+        X = self._check(X)
+        return -2 * self.score(X) * len(X) + 2 * self.n_parameters
+
+    @property
+    def n_parameters(self) -> int:
+        """Free numbers: weights, means, variances and angles (a tied Q counts once)."""
+        k, n = self.means_.shape
+        return k - 1 + 2 * k * n + (self.n_rotations_[0] if self._fitted.tied else sum(self.n_rotations_))

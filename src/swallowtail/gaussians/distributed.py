@@ -1,0 +1,147 @@
+"""Statistics over the processes of a torch.distributed group: every process ends with those of all rows.
+
+Moments travel by ``all_reduce``: two calls, of n + 2 and of n² numbers. Of the sample only the rows that stay travel.
+Before anything else the processes tell each other what they have, so that a wrong array on one of them is one clear
+error on all, and nobody waits for a process that has raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from swallowtail.errors import ArgumentError
+from swallowtail.gaussians.mixture_statistics import MixtureStatistics
+from swallowtail.gaussians.statistics import DenseMoments, Reservoir, RowStatistics
+
+
+def fit_distributed(estimator: Any, X: Any, group: Any = None, sample_weight: Any = None) -> Any:
+    """Fit an estimator to the rows of all processes of a group; each calls it with rows of its own.
+
+    Args:
+        estimator: a `GivensCovariance` or a `GivensMixture`, with the same arguments everywhere.
+        X: this process's rows, shape (m, n); m may be 0, n is the same everywhere.
+        group: the process group; the default one if it is left out.
+        sample_weight: weights (m,), of a `GivensCovariance`.
+
+    Returns:
+        The estimator, fitted, the same in all processes.
+    """
+    rows = agreed(X, group)
+    if hasattr(estimator, "fit_reductions"):
+        everyone = RowStatistics(rows.shape[1], rows.dtype, sketch_size=1)
+        everyone.sample.update(rows)
+        sample = all_samples(everyone.sample, group).rows
+        reduce = lambda components, scatters: all_mixture(components.statistics(rows, scatters), group)
+        return estimator.fit_reductions(sample, reduce)
+    own = estimator.new_statistics(rows.shape[1], rows.dtype)
+    if len(rows):
+        own.update(rows, None if sample_weight is None else np.asarray(sample_weight, np.float64))
+    estimator.reset()
+    return estimator.add_statistics(all_rows(own, group))
+
+
+def all_rows(own: RowStatistics, group: Any = None) -> RowStatistics:
+    """The statistics of all processes' rows, in every process. A sketch is gathered and merged, not summed."""
+    total = RowStatistics(own.n, own.dtype, own.sketch_size, own.moments.centered)
+    if isinstance(own.moments, DenseMoments):
+        total.moments = _all_moments(own.moments, group)
+    else:
+        for part in _gathered(own.moments, group):
+            total.moments.merge(part)
+    total.sample = all_samples(own.sample, group)
+    total.n_rows = int(sum(_gathered(own.n_rows, group)))
+    return total
+
+
+def _all_moments(own: DenseMoments, group: Any) -> DenseMoments:
+    total = DenseMoments(own.n, own.centered)
+    first = _summed(np.append(own.mean * own.count, own.count), group)
+    total.count = float(first[-1])
+    if total.count > 0:
+        total.mean = first[:-1] / total.count
+    # M about the mean of all rows: each process moves its own there before the sum.
+    delta = own.mean - total.mean
+    total.scatter = _summed(own.scatter + np.outer(delta, delta * own.count), group)
+    return total
+
+
+def all_samples(own: Reservoir, group: Any = None) -> Reservoir:
+    """The sample of all processes' rows, in every process."""
+    total = Reservoir(own.rows.shape[1], own.rows.dtype)
+    limit = np.sort(np.concatenate(_gathered(own.keys, group)))[: total.room]
+    for part in _gathered(own.up_to(limit[-1]) if len(limit) else own, group):
+        total.merge(part)
+    return total
+
+
+def all_mixture(own: MixtureStatistics, group: Any = None) -> MixtureStatistics:
+    """The E-step statistics of all processes' rows, in every process."""
+    counts = _summed(own.counts, group)
+    safe = np.where(counts > 0, counts, 1.0)[:, None]
+    share = own.counts[:, None]
+    means, rotated = (_summed(part * share, group) / safe for part in (own.means, own.rotated))
+    squares = _summed(own.squares + share * (own.rotated - rotated) ** 2, group)
+    scatters = None
+    if own.scatters is not None:
+        delta = own.means - means
+        scatters = _summed(own.scatters + share[:, :, None] * delta[:, :, None] * delta[:, None, :], group)
+    log_density, n_rows = _summed(np.array([own.log_density, own.n_rows]), group)
+    return MixtureStatistics(counts, means, rotated, squares, float(log_density), float(n_rows), scatters)
+
+
+def agreed(X: Any, group: Any = None) -> np.ndarray:
+    """This process's rows as an array, once all processes have said that theirs are good.
+
+    Raises:
+        ArgumentError: in all processes alike, naming those whose rows cannot be used.
+    """
+    rows, trouble = None, ""
+    try:
+        rows = np.asarray(X)
+        rows = rows if rows.dtype == np.float32 else rows.astype(np.float64)
+        if rows.ndim != 2:
+            trouble = f"an array of shape {rows.shape}"
+        elif not np.isfinite(rows).all():
+            trouble = f"NaN or infinity in row {int(np.nonzero(~np.isfinite(rows).all(1))[0][0])}"
+    except (TypeError, ValueError) as error:
+        trouble = str(error)
+    said = _gathered((trouble, None if rows is None else (rows.shape[-1], str(rows.dtype))), group)
+    bad = [f"process {rank}: {what}" for rank, (what, _) in enumerate(said) if what]
+    if bad:
+        raise ArgumentError("X", "finite rows (m, n) in every process", "; ".join(bad))
+    kinds = [kind for _, kind in said]
+    if len(set(kinds)) > 1:
+        listing = ", ".join(f"process {rank} has {kind[0]} of {kind[1]}" for rank, kind in enumerate(kinds))
+        raise ArgumentError("X", "as many columns of one dtype in every process", listing)
+    assert rows is not None
+    return rows
+
+
+def _guarded(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except (RuntimeError, ValueError) as error:
+        raise RuntimeError(
+            "the process group no longer works: a process ended, or took longer than the group's timeout. This process "
+            "has lost nothing: start a group of those that are left and call this again, or merge what each has saved "
+            f"({error})"
+        ) from error
+
+
+def _summed(numbers: np.ndarray, group: Any) -> np.ndarray:
+    tensor = torch.from_numpy(np.ascontiguousarray(numbers, np.float64).copy())
+    nccl = _guarded(lambda: dist.get_backend(group)) == "nccl"
+    tensor = tensor.cuda() if nccl else tensor
+    _guarded(lambda: dist.all_reduce(tensor, group=group))
+    return tensor.cpu().numpy()
+
+
+def _gathered(thing: Any, group: Any) -> list[Any]:
+    found: list[Any] = [None] * _guarded(lambda: dist.get_world_size(group))
+    _guarded(lambda: dist.all_gather_object(found, thing, group=group))
+    return found

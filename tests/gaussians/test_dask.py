@@ -1,0 +1,89 @@
+"""Estimators on dask arrays: any chunks, nothing gathered but statistics."""
+
+import numpy as np
+import pytest
+
+from swallowtail import GivensCovariance, GivensMixture
+
+da = pytest.importorskip("dask.array", reason="needs dask: pip install swallowtail[dask]")
+dask = pytest.importorskip("dask")
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 6)) @ rng.standard_normal((6, 6))
+    return np.concatenate([X, X[:, ::-1] + 9.0])
+
+
+@pytest.fixture(autouse=True)
+def synchronous():
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def test_any_chunks_give_what_an_array_gives(rows):
+    whole = GivensCovariance().fit(rows)
+    for chunks in (600, (100, 6), (77, 2), ((1, 0, 599), (3, 3))):
+        X = da.from_array(rows, chunks=chunks)
+        found = GivensCovariance().fit(X)
+        scale = np.abs(whole.statistics_.moments.scatter).max()
+        np.testing.assert_allclose(
+            found.statistics_.moments.scatter, whole.statistics_.moments.scatter, atol=1e-10 * scale
+        )
+        assert found.score(rows) == pytest.approx(whole.score(rows), abs=1e-6)
+    scores = found.score_samples(X)
+    assert isinstance(scores, da.Array)
+    np.testing.assert_allclose(scores.compute(), whole.score_samples(rows), atol=1e-6)
+    assert found.score(X) == pytest.approx(whole.score(rows), abs=1e-6)
+    streamed = GivensCovariance().partial_fit(X[:200]).partial_fit(X[200:])
+    assert streamed.n_samples_seen_ == 600
+
+
+def test_weights_travel_with_their_rows(rows):
+    weights = np.arange(600.0) % 3
+    whole = GivensCovariance().fit(rows, sample_weight=weights)
+    X, w = da.from_array(rows, chunks=(70, 6)), da.from_array(weights, chunks=100)
+    assert GivensCovariance().fit(X, sample_weight=w).score(rows) == pytest.approx(
+        whole.score(rows), abs=1e-6
+    )
+
+
+def test_em_as_reductions(rows):
+    whole = GivensMixture(2, random_state=0).fit(rows)
+    found = GivensMixture(2, random_state=0).fit(da.from_array(rows, chunks=(100, 6)))
+    assert found.converged_
+    assert found.score(rows) > whole.score(rows) - 0.05
+    scores = found.score_samples(da.from_array(rows, chunks=(250, 3)))
+    np.testing.assert_allclose(scores.compute(), found.score_samples(rows))
+
+
+def test_a_bad_chunk_is_named(rows):
+    bad = rows.copy()
+    bad[250, 2] = np.nan
+    with pytest.raises(ValueError, match="chunk 2, its row 50, column 2"):
+        GivensCovariance().fit(da.from_array(bad, chunks=(100, 6)))
+    model = GivensCovariance().fit(rows)
+    with pytest.raises(ValueError, match="features"):
+        model.partial_fit(da.from_array(rows[:, :4], chunks=100))
+
+
+@pytest.mark.extras
+def test_worker_processes_one_of_which_dies(rows):
+    """Real processes. A killed worker's chunks are done again elsewhere, and the answer is the same."""
+    distributed = pytest.importorskip("distributed")
+    whole = GivensCovariance().fit(rows)
+    X = da.from_array(np.tile(rows, (40, 1)), chunks=(500, 6))
+    answers = []
+    with (
+        distributed.LocalCluster(2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+        dask.config.set(scheduler=client),
+    ):
+        for kill in (False, True):
+            if kill:
+                next(iter(cluster.workers.values())).process.process.kill()
+            answers.append(GivensCovariance().fit(X).statistics_.moments.scatter)
+    np.testing.assert_array_equal(answers[0], answers[1])
+    scale = np.abs(answers[0]).max()
+    np.testing.assert_allclose(answers[0], 40 * whole.statistics_.moments.scatter, atol=1e-9 * scale)

@@ -1,0 +1,163 @@
+"""Moments of a stream of rows: exact, sketched, and the sample kept."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import logsumexp
+
+from swallowtail import GivensCovariance, GivensMixture
+from swallowtail.gaussians.statistics import DenseMoments, Reservoir, RowStatistics, SketchMoments
+
+
+def test_moments_without_some_rows():
+    X = np.random.default_rng(0).standard_normal((50, 6)) + 1e4
+    moments = DenseMoments(6)
+    for part in np.array_split(X, 4):
+        moments.update(part)
+    np.testing.assert_allclose(moments.covariance, np.cov(X.T, bias=True), rtol=1e-7, atol=1e-9)
+    covariance, rest = moments.without(X[5:20])
+    others = np.delete(X, slice(5, 20), axis=0)
+    np.testing.assert_allclose(covariance, np.cov(others.T, bias=True), atol=1e-6)
+    np.testing.assert_allclose(rest, X[5:20] - others.mean(0), atol=1e-7)
+
+
+def test_sketch_is_exact_when_the_rank_is_small():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 4)) @ rng.standard_normal((4, 40)) + 3.0
+    sketch = SketchMoments(40, 6)
+    for part in np.array_split(X, 9):
+        sketch.update(part)
+    np.testing.assert_allclose(sketch.factor().dense(), np.cov(X.T, bias=True), atol=1e-8)
+
+
+def test_reservoir_is_uniform():
+    reservoir = Reservoir(1, np.float64)
+    for start in range(0, 10000, 500):
+        reservoir.update(np.arange(start, start + 500.0)[:, None])
+    rows = reservoir.rows[:, 0]
+    assert len(rows) == len(set(rows)) == 4096
+    assert abs(rows.mean() - 5000) < 150
+    assert abs(np.corrcoef(rows, np.arange(4096))[0, 1]) < 0.1
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((3000, 6)) @ rng.standard_normal((6, 6)) + 1e4
+
+
+def statistics_of(*parts, **kind):
+    made = RowStatistics(6, np.float64, **kind)
+    for part in parts:
+        made.update(part)
+    return made
+
+
+def test_any_split_and_order_of_merging_gives_the_same(rows):
+    whole = statistics_of(rows)
+    a, b, c = (statistics_of(part) for part in np.split(rows, [7, 2000]))
+    left = copy.deepcopy(a).merge(b).merge(c)
+    right = pickle.loads(pickle.dumps(c)).merge(copy.deepcopy(b).merge(a))
+    for found in (left, right):
+        assert found.n_rows == 3000
+        np.testing.assert_allclose(found.moments.mean, whole.moments.mean, rtol=1e-12)
+        scale = np.abs(whole.moments.scatter).max()
+        np.testing.assert_allclose(found.moments.scatter, whole.moments.scatter, atol=1e-10 * scale, rtol=0)
+        np.testing.assert_array_equal(found.sample.rows, whole.sample.rows)
+    with pytest.raises(ValueError, match="statistics of the same kind"):
+        a.merge(RowStatistics(5, np.float64))
+    with pytest.raises(ValueError, match="statistics of the same kind"):
+        a.merge(statistics_of(rows, sketch_size=2))
+
+
+def test_sketches_merge():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 3)) @ rng.standard_normal((3, 6)) + 5.0
+    halves = [statistics_of(part, sketch_size=4) for part in np.split(X, 2)]
+    merged = halves[0].merge(halves[1]).moments
+    np.testing.assert_allclose(merged.factor().dense(), np.cov(X.T, bias=True), atol=1e-8)
+    np.testing.assert_allclose(merged.variances, X.var(0))
+
+
+@pytest.mark.parametrize("kind", [{}, {"sketch_size": 6}])
+def test_weights_count_rows_more_often(rows, kind):
+    weights = np.random.default_rng(1).integers(0, 3, len(rows))
+    weighted = RowStatistics(6, np.float64, **kind)
+    weighted.update(rows, weights.astype(float))
+    repeated = statistics_of(np.repeat(rows, weights, axis=0), **kind)
+    assert weighted.moments.count == repeated.moments.count
+    np.testing.assert_allclose(weighted.moments.mean, repeated.moments.mean)
+    a, b = (s.moments.covariance if not kind else s.moments.factor().dense() for s in (weighted, repeated))
+    np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+
+
+def test_forgetting_leaves_the_new(rows):
+    found = statistics_of(rows[:1000] + 100.0)
+    found.forget(0.0)
+    found.update(rows[1000:])
+    np.testing.assert_allclose(found.moments.covariance, np.cov(rows[1000:].T, bias=True), rtol=1e-6)
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        found.forget(2.0)
+
+
+def test_estimators_merge_forget_and_read_batches(rows):
+    whole = GivensCovariance().fit(rows)
+    parts = [GivensCovariance().partial_fit(part) for part in np.array_split(rows, 3)]
+    merged = parts[0].merge(parts[1]).merge(parts[2])
+    assert merged.n_samples_seen_ == len(rows)
+    assert merged.score(rows) == pytest.approx(whole.score(rows), abs=1e-6)
+    batches = GivensCovariance().fit_batches(iter(np.array_split(rows, 5)))
+    assert batches.score(rows) == pytest.approx(whole.score(rows), abs=1e-6)
+    weighted = GivensCovariance().fit(rows, sample_weight=np.full(len(rows), 1.0))
+    assert weighted.score(rows) == pytest.approx(whole.score(rows), abs=1e-9)
+    moved = GivensCovariance().partial_fit(rows + 50.0).forget(1e-6).partial_fit(rows)
+    np.testing.assert_allclose(moved.location_, whole.location_, atol=1e-3)
+
+
+def test_mixture_statistics_merge():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.standard_normal((300, 4)), rng.standard_normal((300, 4)) + 6])
+    components = GivensMixture(2, random_state=0).fit(X)._components
+    whole = components.statistics(X, scatters=True)
+    a, b, c = (components.statistics(part, scatters=True) for part in np.split(X[::-1], [50, 330]))
+    for found in (copy.deepcopy(a).merge(b).merge(c), copy.deepcopy(c).merge(copy.deepcopy(b).merge(a))):
+        for name in ("counts", "means", "rotated", "squares", "scatters"):
+            np.testing.assert_allclose(getattr(found, name), getattr(whole, name), rtol=1e-9, atol=1e-9)
+        assert found.log_density == pytest.approx(whole.log_density)
+    before = copy.deepcopy(components)
+    components.maximise_from(whole)
+    before.maximise(
+        X, np.exp(before.weighted_log_densities(X) - logsumexp(before.weighted_log_densities(X), 1)[:, None])
+    )
+    np.testing.assert_allclose(components.variances, before.variances, rtol=1e-9)
+    np.testing.assert_allclose(components.means, before.means, rtol=1e-9)
+
+
+def test_rotations_of_a_mixture_follow_the_data():
+    """The first rows show no correlation; later ones do."""
+    rng = np.random.default_rng(0)
+    factor = rng.standard_normal((5, 5))
+    model = GivensMixture(1, random_state=0).partial_fit(rng.standard_normal((200, 5)))
+    first = model.precisions_[0].rotation
+    for _ in range(8):
+        model.partial_fit(rng.standard_normal((500, 5)) @ factor)
+    assert model.precisions_[0].rotation.n_rotations != first.n_rotations or not torch.equal(
+        model.precisions_[0].rotation.angles, first.angles
+    )
+    test = rng.standard_normal((2000, 5)) @ factor
+    assert model.score(test) > GivensMixture(1, n_rotations=0, random_state=0).fit(test).score(test)
+
+
+def test_copies_of_a_mixture_merge():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.standard_normal((300, 4)), rng.standard_normal((300, 4)) + 6])
+    model = GivensMixture(2, random_state=0).partial_fit(X)
+    a, b = copy.deepcopy(model), copy.deepcopy(model)
+    assert a.merge(b).score(X) == pytest.approx(model.score(X), abs=1e-2)
+    with pytest.raises(ValueError, match="through partial_fit"):
+        a.merge(GivensMixture(2, random_state=0).fit(X))
+    with pytest.raises(ValueError, match="same rotations"):
+        a.merge(GivensMixture(2, random_state=0).partial_fit(X * [1, 2, 3, 4] + X[:, ::-1]))
