@@ -15,16 +15,14 @@ from swallowtail.operators import SymmetricOperator
 
 FULL = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7)  # λ tried with rotations of each class
 TIED = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)  # and with shared ones
-NOISES = (0.1, 0.02, 0.0)
 ENOUGH = 5  # rows of a class from which it may have rotations of its own
 
 
 class Candidate(NamedTuple):
-    """Whose rotations, λ, and what is added to every variance, in units of the pooled mean variance."""
+    """Whose rotations, and λ."""
 
     rotations: str
     pooling: float
-    noise: float
 
 
 def candidates(rotations: str, pooling: str | float, fewest: int) -> list[Candidate]:
@@ -43,7 +41,7 @@ def candidates(rotations: str, pooling: str | float, fewest: int) -> list[Candid
     kinds = ["full", "tied"] if rotations == "auto" else [rotations]
     if rotations == "auto" and fewest < ENOUGH:
         kinds = ["tied"]
-    return [Candidate(kind, pool, noise) for kind in kinds for pool in grids[kind] for noise in NOISES]
+    return [Candidate(kind, pool) for kind in kinds for pool in grids[kind]]
 
 
 class Classes:
@@ -84,16 +82,13 @@ class Classes:
     def shapes(self, candidate: Candidate) -> list[Shape]:
         """Σ_c of all classes."""
         share = candidate.pooling
-        noise = candidate.noise * float(self._pooled.variances.mean())
         if candidate.rotations == "full":
             return [
-                shape.with_variances((1 - share) * shape.variances + share * across + noise, self._dtype)
+                shape.with_variances((1 - share) * shape.variances + share * across, self._dtype)
                 for shape, across in zip(self._own, self._across, strict=True)
             ]
         return [
-            self._pooled.with_variances(
-                (1 - share) * along + share * self._pooled.variances + noise, self._dtype
-            )
+            self._pooled.with_variances((1 - share) * along + share * self._pooled.variances, self._dtype)
             for along in self._along
         ]
 

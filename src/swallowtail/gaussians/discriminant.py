@@ -25,7 +25,7 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
     """Discriminant analysis with Gaussians N(μ_c, Q (…) Qᵀ), between quadratic and linear.
 
     Each class has rotations of its own, or all share those of the rows minus their class means. Variances along them
-    lie between the class's own and those of all classes pooled: D = (1 − λ) D_c + λ D_pooled + noise. With shared
+    lie between the class's own and those of all classes pooled: D = (1 − λ) D_c + λ D_pooled. With shared
     rotations and λ = 1 that is linear discriminant analysis with a regularised covariance. Held-out log-loss chooses,
     and sets the temperature of the probabilities: Gaussians in many dimensions are too sure of themselves.
 
@@ -40,7 +40,6 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
         classes_, priors_, means_: shapes (k,), (k,) and (k, n).
         covariances_: Σ_c, a list of k operators.
         rotations_, pooling_, temperature_: what was chosen.
-        noise_: what was added to every variance, in units of their pooled mean.
         n_features_in_: n.
 
     >>> X = np.array([[0.0, 0], [1, 0], [0, 1], [1, 1], [9, 9], [8, 9], [9, 8], [8, 8]])
@@ -75,7 +74,7 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
         self.priors_ = self._checked_priors(counts / counts.sum())
         tried = candidates(self.rotations, self.pooling, int(counts.min()))
         chosen, self.temperature_ = self._choose(X, labels, tried, int(counts.min()))
-        self.rotations_, self.pooling_, self.noise_ = chosen
+        self.rotations_, self.pooling_ = chosen
         classes = Classes(X, labels, self.n_rotations, [chosen])
         self._shapes, self.means_ = classes.shapes(chosen), classes.means
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -75,8 +75,14 @@ class GivensLaplace:
         self._shapes = {name: p.shape for name, p in named}
         self.mean = torch.cat([p.detach().reshape(-1) for _, p in named])  # w*, shape: (P,)
 
-    def fit(self, data: Iterable[tuple[Tensor, Tensor]]) -> GivensLaplace:
-        """Take the curvature over batches (x, y), which may be a DataLoader, and fit Q and D."""
+    def fit(self, data: Iterable[tuple[Tensor, Tensor]], y: Any = None) -> GivensLaplace:
+        """Take the curvature over batches (x, y), which may be a DataLoader, and fit Q and D.
+
+        There is no ``y``: it is here to tell those who call fit(X, y) what to write.
+        """
+        if y is not None or not isinstance(data, Iterable) or isinstance(data, (Tensor, np.ndarray)):
+            got = "X and y" if y is not None else type(data).__name__
+            raise ArgumentError("data", "batches (x, y), as of a DataLoader", got, "try `fit([(X, y)])`")
         batches = [(x, y) for x, y in data]
         if not batches:
             raise ArgumentError("data", "batches (x, y)", "none")
