@@ -47,7 +47,7 @@ def read_tables(path: Path) -> dict[str, Table]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     try:
         found = json.loads(text)
