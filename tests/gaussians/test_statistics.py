@@ -161,3 +161,21 @@ def test_copies_of_a_mixture_merge():
         a.merge(GivensMixture(2, random_state=0).fit(X))
     with pytest.raises(ValueError, match="same rotations"):
         a.merge(GivensMixture(2, random_state=0).partial_fit(X * [1, 2, 3, 4] + X[:, ::-1]))
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_tables_keep_their_names(rows, package):
+    frame = pytest.importorskip(package).DataFrame({f"column {i}": rows[:200, i] for i in range(6)})
+    model = GivensCovariance().fit(frame)
+    assert model.feature_names_in_.tolist() == [f"column {i}" for i in range(6)]
+    np.testing.assert_allclose(
+        model.score_samples(frame), GivensCovariance().fit(rows[:200]).score_samples(rows[:200])
+    )
+
+
+def test_weights_can_be_routed(rows):
+    from sklearn import config_context
+
+    with config_context(enable_metadata_routing=True):
+        model = GivensCovariance().set_fit_request(sample_weight=True)
+        assert model.get_metadata_routing().fit.requests["sample_weight"] is True
