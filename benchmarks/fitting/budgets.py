@@ -36,7 +36,6 @@ from swallowtail.metrics import error_angle
 from swallowtail.operators import HybridOperator
 
 LOW_RANK = ("c·I + low rank", "diagonal + low rank")
-OTHERS = ("largest entries", "band", "HODLR")
 FILE = "fitting-budgets"
 MARGIN, ROUNDING = 1.02, 0.01  # a loss is an angle 2 % and 0.01° above the rival's
 REPEATS, VECTORS = 25, 256

@@ -24,7 +24,6 @@ from typing import Any
 from swallowtail.errors import ArgumentError
 
 FORMAT = 1
-SERIES = ("pairs", "grouped", "butterfly", "plain", "hybrid", "sparse", "dense")
 SHIPPED = Path(__file__).with_name("shipped.json")
 
 Points = list[tuple[float, float]]  # (amount, seconds), rising amounts
