@@ -25,7 +25,11 @@ suppress_warnings = ["myst.xref_missing"]  # pages outside the site are checked 
 
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "show-inheritance": False}
+# scikit-learn adds these to every estimator, with references into its own pages.
+REQUESTS = (
+    "set_fit_request,set_partial_fit_request,set_score_request,set_predict_request,set_transform_request"
+)
+autodoc_default_options = {"members": True, "show-inheritance": False, "exclude-members": REQUESTS}
 autodoc_mock_imports: list[str] = []
 add_module_names = False
 napoleon_google_docstring = True
