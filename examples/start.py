@@ -60,8 +60,8 @@ def main() -> None:
     limit = float(np.abs(H).max())
     floats = f"{fit.floats} numbers"
     for axis, matrix, title in (
-        (axes[0], H, f"covariance of MNIST, {n * n} numbers"),
-        (axes[1], np.asarray(fit.operator), f"Q D Qᵀ, {floats}"),
+        (axes[0], H, f"MNIST's covariance\n{n * n} numbers"),
+        (axes[1], np.asarray(fit.operator), f"Q D Qᵀ\n{floats}"),
     ):
         axis.imshow(
             np.sign(matrix) * np.sqrt(np.abs(matrix)), cmap="RdBu_r", vmin=-(limit**0.5), vmax=limit**0.5
@@ -69,11 +69,11 @@ def main() -> None:
         axis.set(xticks=[], yticks=[], title=title)
     axes[2].semilogy(np.maximum(values[::-1], 1e-6), color=PLAIN, label="H")
     axes[2].semilogy(np.maximum(fit.eigenvalues, 1e-6), "--", color=OURS, label="the fit")
-    axes[2].set(title="eigenvalues", ylim=(1e-5, None))
+    axes[2].set(title="eigenvalues\nof both", ylim=(1e-5, None))
     axes[2].legend()
     for axis, heights, title in (
-        (axes[3], list(angles.values()), "angle to H x, degrees"),
-        (axes[4], times, f"µs for {VECTORS} products, one thread"),
+        (axes[3], list(angles.values()), "angle to H x,\ndegrees"),
+        (axes[4], times, f"µs for {VECTORS} products,\none thread"),
     ):
         bars = axis.bar(list(angles), heights, color=[OURS, RIVAL, PLAIN])
         axis.bar_label(bars, fmt="%.3g")

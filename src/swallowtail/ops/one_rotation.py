@@ -39,6 +39,8 @@ class OneRotation(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
         y, angles = ctx.saved_tensors
+        if grad.is_neg():  # kernels read the memory, which has the other sign
+            grad = grad.resolve_neg()
         how, backward = route(y, grad, angles), ctx.backend.rotate_backward
         if how is KERNEL and ctx.live:
             gradients = ctx.backend.live_backward(ctx.wiring, y, grad, angles, ctx.transpose)

@@ -12,7 +12,7 @@ TINY = hessians.Config(cases=((WIDTHS, "hessian"), (WIDTHS, "ggn")), products=(8
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
     """Fits of a moment: the whole budget of cycles is spent elsewhere."""
-    monkeypatch.setattr("swallowtail.fitting.methods.pairs.default_cycles", lambda n, K: 1)
+    monkeypatch.setattr("swallowtail.fitting.methods.pairs.default_cycles", lambda n, K, effort="default": 1)
 
 
 def test_rows_continue_and_make_the_report(tmp_path):

@@ -57,7 +57,7 @@ def fit_grouped(
         As `methods.pairs.fit_pairs`, with a `Grouped` wiring.
 
     >>> fit_grouped(np.array([[2.0, 1.0], [1.0, 2.0]]), 1).wiring
-    Grouped(n=2): 1 rounds of groups up to 2, 1 layers, 1 rotations
+    Grouped(n=2): 1 round of groups up to 2, 1 layers, 1 rotations
     """
     n = len(H)
     goal = -np.inf if target_error is None or target != "matrix" else target_error**2
