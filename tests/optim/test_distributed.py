@@ -60,7 +60,9 @@ def _worker(rank, port, name, folder):
 
 
 @pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo")
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize(
+    "name", ["adam", *(pytest.param(name, marks=pytest.mark.extras) for name in ("lbfgs", "newton"))]
+)
 def test_two_processes_agree_with_each_other_and_with_one(name, tmp_path):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
