@@ -25,6 +25,7 @@ from language_model import (
     Size,
     Text,
     documentation,
+    kept_for_backward,
     loss,
     precision,
     train,
@@ -32,7 +33,7 @@ from language_model import (
     validate,
 )
 from peft import BOFTConfig, LoraConfig, OFTConfig, get_peft_model
-from torch import Tensor, nn
+from torch import nn
 
 from swallowtail.integrations.peft import GivensConfig
 
@@ -75,22 +76,6 @@ class Row:
     kept: float  # megabytes that a step keeps for its backward pass
 
 
-def kept_for_backward(model: nn.Module, rows: Tensor, device: str) -> float:
-    """Megabytes of the tensors that autograd saves in one step, each storage once, without the parameters."""
-    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
-    seen = dict[int, int]()
-
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            seen[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), precision(device):
-        loss(model, rows)
-    return sum(seen.values()) / 1e6
-
-
 def run(name: str, base: LanguageModel, text: Text, size: Size, device: str, steps: int) -> Row:
     """Fine-tune a copy."""
     method = METHODS[name]
@@ -99,7 +84,9 @@ def run(name: str, base: LanguageModel, text: Text, size: Size, device: str, ste
         with warnings.catch_warnings():  # peft's BOFT looks for a compiler, and says that there is none
             warnings.simplefilter("ignore")
             model = get_peft_model(model, copy.deepcopy(method.config))
-    kept = kept_for_backward(model, next(text.batches(size, device)), device)
+    rows = next(text.batches(size, device))
+    with precision(device):
+        kept = kept_for_backward(model, lambda: loss(model, rows))
     learned = sum(p.numel() for p in model.parameters() if p.requires_grad)
     seconds = train(model, text, size, device, steps=steps, rate=method.rate, title=name)
     return Row(name, learned, steps, seconds, validate(model, text, size, device), kept)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,6 +58,22 @@ class Text:
         while True:
             starts = torch.randint(len(data) - size.context - 1, (size.batch, 1), generator=generator)
             yield data[starts + span].long().to(device)
+
+
+def kept_for_backward(model: nn.Module, forward: Callable[[], object]) -> float:
+    """Megabytes that autograd saves in one forward pass, each storage once, without the parameters."""
+    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    seen = dict[int, int]()
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            seen[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        forward()
+    return sum(seen.values()) / 1e6
 
 
 def library_sources() -> Text:

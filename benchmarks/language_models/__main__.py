@@ -9,13 +9,15 @@ import argparse
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from peft import BOFTConfig, LoraConfig, OFTConfig, get_peft_model
-from torch import Tensor, nn
+from torch import nn
 
 from benchmarks.common.rows import Row, write_rows
+from examples.language_model import kept_for_backward
 from swallowtail.integrations.peft import GivensConfig
 
 TARGETS = ["0", "2"]
@@ -29,22 +31,6 @@ METHODS: dict[str, Callable[[], Any]] = {
     "OFT, blocks of 8": lambda: OFTConfig(target_modules=TARGETS, oft_block_size=8),
     "LoRA, rank 2": lambda: LoraConfig(target_modules=TARGETS, r=2),
 }
-
-
-def kept(model: nn.Module, x: Tensor) -> float:
-    """Megabytes that autograd keeps for the backward pass, each storage once, without the parameters."""
-    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
-    seen = dict[int, int]()
-
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            seen[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        model(x)
-    return sum(seen.values()) / 1e6
 
 
 def measure(n: int, rows: int, device: str, repeats: int) -> list[Row]:
@@ -82,7 +68,7 @@ def measure(n: int, rows: int, device: str, repeats: int) -> list[Row]:
             "method": name,
             "learned": sum(p.numel() for p in learned),
             "step_ms": 1e3 * min(times[name]),
-            "kept_MB": kept(model, x),
+            "kept_MB": kept_for_backward(model, partial(model, x)),
         }
         for name, (model, learned) in models.items()
     ]

@@ -9,12 +9,12 @@ if startup.is_command():
 
 
 from swallowtail import datasets, gaussians, nn, optim
-from swallowtail.curvature import hessian
 from swallowtail.datasets import random_orthogonal, random_symmetric
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting import FitResult, Stop, Tracker, fit_rotation, fit_symmetric
 from swallowtail.io import load, save
 from swallowtail.kernels import available_backends, select_backend, use_backend
+from swallowtail.loss_hessian import hessian
 from swallowtail.metrics import Estimate, error_angle
 from swallowtail.operators import HybridOperator, Rotation, SignedRotation, SymmetricOperator
 from swallowtail.wiring import Butterfly, Grouped, Pairs

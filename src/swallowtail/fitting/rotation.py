@@ -51,9 +51,9 @@ def fit_rotation(
         max_seconds: stop then and keep the best so far. Within a few tenths of a second where the work comes in steps;
             one product of your function, one inverse, or one gradient of a very large fit is not cut in two.
         target_angle: stop at this quality, in degrees, with as few rotations as it takes.
-        effort: "quick" takes about a quarter of the default's time and ends about 9 % above its angle, at most 17 %
-            on the matrices it was tried on; "best" takes
-            about eight times as long. Pairs, groups and butterflies listen to it.
+        effort: "quick" takes about a quarter of the default's time; on the matrices it was tried on, its angle is 9 %
+            larger on average and 17 % at most. "best" takes about eight times as long. Pairs, groups and butterflies
+            follow it.
         checkpoint: a path; a fit that was killed, interrupted or out of time continues from it, if called again
             with the same arguments, to the answer of an undisturbed run. "sgd" starts again.
         seed: of everything random.

@@ -2,16 +2,11 @@
 
 import numpy as np
 import pytest
+from fitting.core.matrices import covariance
 
 from swallowtail import random_orthogonal
 from swallowtail.fitting.core.curvature import LEAST, derivatives, steps
 from swallowtail.fitting.core.objectives import Alignment, Objective
-
-
-def covariance(n):
-    X = np.random.default_rng(0).standard_normal((n, n + 5))
-    return X @ X.T / n
-
 
 OBJECTIVES = {
     "matrix": lambda n: Objective(covariance(n)),

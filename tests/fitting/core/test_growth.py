@@ -2,14 +2,10 @@
 
 import numpy as np
 import pytest
+from fitting.core.matrices import covariance
 
 from swallowtail.fitting.core.growth import jacobi_angle, parallel_jacobi
 from swallowtail.fitting.core.product import LIKELIHOOD, MATRIX, conjugate
-
-
-def covariance(n, seed=0):
-    X = np.random.default_rng(seed).standard_normal((n, n + 5))
-    return X @ X.T / n
 
 
 @pytest.mark.parametrize("target", [MATRIX, LIKELIHOOD])

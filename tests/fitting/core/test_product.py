@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from fitting.core.matrices import covariance, random_pairs
 
 from swallowtail import Butterfly, Pairs
 from swallowtail.fitting.core.product import (
@@ -20,19 +21,6 @@ from swallowtail.fitting.core.product import (
 from swallowtail.kernels import reference
 
 SIZES = [1, 2, 3, 5, 8, 33, 64, 65, 130]
-
-
-def covariance(n, seed=0):
-    X = np.random.default_rng(seed).standard_normal((n, n + 5))
-    return X @ X.T / n
-
-
-def random_pairs(n, count, seed=0):
-    generator = np.random.default_rng(seed)
-    if n == 1:
-        return np.zeros((0, 2), np.int64), np.zeros(0)
-    pairs = np.array([generator.permutation(n)[:2] for _ in range(count)], dtype=np.int64)
-    return pairs, generator.uniform(-np.pi, np.pi, count)
 
 
 def dense(wiring, angles):

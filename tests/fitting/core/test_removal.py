@@ -2,22 +2,10 @@
 
 import numpy as np
 import pytest
+from fitting.core.matrices import covariance, random_pairs
 
 from swallowtail.fitting.core.product import LIKELIHOOD, MATRIX, tile, value_and_gradient
 from swallowtail.fitting.core.removal import removal_losses
-
-
-def covariance(n, seed=0):
-    X = np.random.default_rng(seed).standard_normal((n, n + 5))
-    return X @ X.T / n
-
-
-def random_pairs(n, count, seed=0):
-    generator = np.random.default_rng(seed)
-    if n == 1:
-        return np.zeros((0, 2), np.int64), np.zeros(0)
-    pairs = np.array([generator.permutation(n)[:2] for _ in range(count)], dtype=np.int64)
-    return pairs, generator.uniform(-np.pi, np.pi, count)
 
 
 @pytest.mark.parametrize("target", [MATRIX, LIKELIHOOD])

@@ -1,8 +1,8 @@
-"""Parameters that are cut over processes, as FSDP2 cuts them: where the parts lie, and what has to be sent.
+"""Sharded parameters (FSDP2's DTensors): where each process's shard lies, and what has to be sent.
 
-A matrix W (m, n) is cut into blocks of rows. Q_R acts within rows, so it needs nothing from other processes. Q_L mixes
+A matrix W (m, n) is sharded by rows. Q_R acts within rows, so it needs nothing from other processes. Q_L mixes
 rows. For it the gradient is turned from blocks of rows to blocks of columns, one all-to-all, and the update is turned
-back, another. The moments stay in between: they are (n, m), cut along n. Angles and sketches are small, and every
+back, another. The moments stay in between: they are (n, m), sharded along n. Angles and sketches are small, and every
 process has all of them.
 """
 
@@ -25,7 +25,7 @@ def is_sharded(t: Tensor) -> bool:
 
 
 class Shards:
-    """One parameter's parts, and the way from this process's part to the whole and back."""
+    """One sharded parameter: from this process's shard to the whole and back."""
 
     def __init__(self, p: Any, sizes: tuple[int, int] | None) -> None:
         from torch.distributed.tensor import Partial, Replicate, Shard
@@ -51,14 +51,14 @@ class Shards:
         self.part.grad = gradient
 
     def end_step(self) -> None:
-        """The parameter becomes what its part has become, however it is cut."""
+        """The parameter becomes what its shard has become, whatever its placements are."""
         self.part.grad = None
         if self._whole.placements != self._rows:
             new = self._as_whole(self.part, self._rows, self._whole.shape)
             _local(self._whole.detach()).copy_(_local(new.redistribute(placements=self._whole.placements)))
 
     def zeros(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """State of this shape, cut along its first axis: as a DTensor, so that checkpoints can cut it anew."""
+        """State of this shape, sharded along its first axis: a DTensor, so that a checkpoint can be resharded."""
         from torch.distributed.tensor import zeros
 
         return zeros(shape, dtype=dtype, device_mesh=self.mesh, placements=self._rows)
@@ -116,12 +116,12 @@ class Shards:
 
 
 def local_state(state: State) -> State:
-    """State as this process sees it: its own parts of what is cut."""
+    """State as this process sees it: its own shard of each DTensor."""
     return {key: _local(value) if is_sharded(value) else value for key, value in state.items()}
 
 
 def keep_state(state: State, local: State) -> None:
-    """Keep what a step has replaced. What is cut was written in place."""
+    """Keep what a step has replaced. DTensors were written in place."""
     state.update({key: value for key, value in local.items() if not is_sharded(state[key])})
 
 

@@ -18,7 +18,7 @@ def hessian(loss: Callable[[], Tensor], params: Tensor | Iterable[Tensor]) -> He
 
     Args:
         loss: a function without arguments that computes the loss, one number, from the parameters. It is called once
-            per product, so it must give the same number every time: fix the batch, and put dropout to sleep.
+            per product, so it must give the same number every time: fix the batch, and switch dropout off.
         params: the tensors to differentiate by. The Hessian's coordinates are their numbers, in this order.
 
     >>> w = torch.tensor([1.0, 2.0], requires_grad=True)

@@ -1,0 +1,17 @@
+"""Matrices and rotations for the tests of this folder."""
+
+import numpy as np
+
+
+def covariance(n, seed=0):
+    X = np.random.default_rng(seed).standard_normal((n, n + 5))
+    return X @ X.T / n
+
+
+def random_pairs(n, count, seed=0):
+    """Pairs (count, 2) and angles; none where n = 1."""
+    generator = np.random.default_rng(seed)
+    if n == 1:
+        return np.zeros((0, 2), np.int64), np.zeros(0)
+    pairs = np.array([generator.permutation(n)[:2] for _ in range(count)], dtype=np.int64)
+    return pairs, generator.uniform(-np.pi, np.pi, count)
