@@ -22,9 +22,10 @@ from swallowtail.cli.options import budget_of, check_plot
 from swallowtail.cli.render import error_line, in_options
 from swallowtail.errors import ArgumentError
 from swallowtail.experiments import EXPERIMENTS
+from swallowtail.fitting import request
 
 # "products" is not among them: a file has entries, and of a large sparse one "auto" takes products.
-METHODS = ("auto", "pairs", "grouped", "butterfly", "recovery", "hybrid", "sgd")
+METHODS = tuple(method for method in request.METHODS["symmetric"] if method != "products")
 
 
 def main(arguments: list[str] | None = None) -> int:

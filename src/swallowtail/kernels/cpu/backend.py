@@ -211,15 +211,16 @@ def _quadratic(c: Coefficients) -> Apply:
     else:
         assert c.middle is not None
         run, weights, factor = bound(c.origin.wiring, "unscaled", c), c.middle[:n], c.factor
-    block = max(2, BLOCK_NUMBERS // n)
+    block, size = max(2, BLOCK_NUMBERS // n), c.T.dtype.itemsize
 
     def apply(x: torch.Tensor, out: torch.Tensor) -> None:
-        rows, sums, flags = x.view(-1, n), out.view(-1).numpy(), 0
-        rotated = torch.empty(min(block, len(rows)), n, dtype=x.dtype)
-        for start in range(0, len(rows), block):
-            part = rows[start : start + block]
-            flags |= run(part.data_ptr(), rotated.data_ptr(), len(part))
-            flags |= weighted_squares(rotated.numpy()[: len(part)], weights, sums[start:])
+        count, flags = out.numel(), 0
+        room = torch.empty(min(block, count) * n, dtype=x.dtype)
+        source, rotated, sums = x.data_ptr(), room.data_ptr(), out.data_ptr()
+        for start in range(0, count, block):
+            part = min(block, count - start)
+            flags |= run(source + start * n * size, rotated, part)
+            flags |= weighted_squares(rotated, part, weights, sums + start * size)
         if factor != 1.0:
             out *= factor
         if flags:

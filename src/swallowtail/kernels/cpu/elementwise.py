@@ -26,11 +26,13 @@ def multiply_rows(x, factors):
 
 
 @njit(nogil=True, cache=True)
-def weighted_squares(z, weights, out):
-    """out[v] = Σᵢ weights[i]·z[v, i]². Returns the flags raised."""
+def weighted_squares(z, count, weights, out):
+    """Σᵢ weights[i]·z[v, i]² of each of the ``count`` rows at address z, to address out. Returns the flags raised."""
     clear_flags()
-    for v in range(z.shape[0]):
-        out[v] = _weighted_squares(z[v], weights)
+    n = len(weights)
+    sums = as_row(out, count, weights)
+    for v in range(count):
+        sums[v] = _weighted_squares(as_row(z + v * n * weights.itemsize, n, weights), weights)
     return raised_flags()
 
 
