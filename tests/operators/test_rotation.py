@@ -153,3 +153,12 @@ def test_large_sizes_in_several_passes():
     torch.testing.assert_close(Q.T(y), x, rtol=0, atol=1e-5)
     with use_backend("reference"):
         torch.testing.assert_close(Q(x), y, rtol=0, atol=1e-5)
+
+
+def test_a_transpose_is_first_asked_for_by_a_compiler():
+    Q = Rotation(Pairs(4, [[(0, 3), (1, 2)], [(0, 1)]]), torch.rand(3))
+    x = torch.rand(2, 4)
+    compiled = torch.compile(lambda z: Q.T.T(Q.T(z)), fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), x)
+    torch.testing.assert_close(Q.T.T(Q.T(x)), x)
+    assert Q.T.T is Q

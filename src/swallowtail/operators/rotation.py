@@ -112,13 +112,20 @@ class Rotation(Operator):
         """Qᵀ, which is Q⁻¹."""
         if self._transposed is not None:
             return self._transposed
-        order = torch.from_numpy(self.wiring.transpose_order).to(self.device)
+        wiring, order = self._transposed_layout()
         result = Rotation.__new__(Rotation)
-        result.wiring, result.n = self.wiring.T, self.n
+        result.wiring, result.n = wiring, self.n
         result._set_angles(-self._angles[..., order])
-        if self._cache.owned:  # shared angles can change
-            self._transposed, result._transposed = result, self
+        result._transposed = self
+        # Shared angles can change. What a compiled call makes may lie in a CUDA graph's memory, which is reused.
+        if self._cache.owned and not torch.compiler.is_compiling():
+            self._transposed = result
         return result
+
+    @torch.compiler.assume_constant_result  # compilers cannot follow how a wiring is made
+    def _transposed_layout(self) -> tuple[Wiring, torch.Tensor]:
+        """The wiring of Qᵀ, and where each of its angles stands among Q's."""
+        return self.wiring.T, torch.from_numpy(self.wiring.transpose_order).to(self.device)
 
     @property
     def multiply_adds(self) -> int:
