@@ -26,7 +26,7 @@ def small_passes(monkeypatch):
 
 @needs_kernels
 @pytest.mark.parametrize("prepared", [True, False])
-@pytest.mark.parametrize("wiring", [Butterfly(16), Butterfly(13, 2, reverse=True)], ids=repr)
+@pytest.mark.parametrize("wiring", [Butterfly(16), Butterfly(13, reverse=True)], ids=repr)
 def test_several_passes(small_passes, wiring, prepared):
     check(wiring, 1, 2, torch.float64, 1e-13, prepared)
 

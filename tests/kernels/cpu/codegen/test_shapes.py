@@ -29,12 +29,16 @@ def test_registers_are_as_wide_as_the_cpus():
 
 @pytest.mark.skipif("NUMBA_CPU_NAME" in os.environ, reason="this is the run it starts")
 @pytest.mark.skipif(not llvm.get_host_cpu_features().get("avx2"), reason="needs AVX2")
-def test_avx2_from_the_same_source():
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.extras)])
+def test_avx2_from_the_same_source(dtype):
     """A part of the tests of this folder and the one above, compiled for registers of 32 bytes."""
-    chosen = (
-        "registers or round_the_width or (equals_the_reference and not 2048) or (any_number and not 33) "
-        "or (fast_rotations and mixed) or multiply_adds"
+    some = (
+        "(equals_the_reference and not 2048) or (any_number and not 33) or (fast_rotations and mixed) "
+        "or sizes_round_the_width"
     )
+    chosen = f"registers or {dtype} and ({some})"
+    if dtype == "float32":
+        chosen += " or rows_round_the_width or multiply_adds"
     options = ["-q", "-p", "no:cacheprovider", "-W", "error", str(Path(__file__).parents[1]), "-k", chosen]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options],
