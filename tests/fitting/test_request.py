@@ -78,7 +78,7 @@ def test_arguments_that_make_no_sense(arguments, error, message):
     [
         ({}, TypeError, "n: expected the dimension"),
         ({"n": 0}, ValueError, "n: expected an integer ≥ 1"),
-        ({"n": N, "max_products": 4, "target": "inverse"}, ValueError, "target='matrix'"),
+        ({"n": N, "max_products": 4, "target": "likelihood"}, ValueError, "target='matrix'"),
         ({"n": N, "max_products": 4, "wiring": "butterfly"}, ValueError, "method='sgd'"),
     ],
 )

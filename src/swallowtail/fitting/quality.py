@@ -49,7 +49,7 @@ def of_symmetric(H: np.ndarray, fitted: Fitted, sparse: Any, judged: rival_forms
         return known
     found = rival_forms.dense_rivals(H, operator, judged, fitted.seed, fitted.others, sparse, fitted.stopped)
     notes = [rival_forms.verdict(angle.value if score is None else score, cost, found, model, unit)]
-    notes += suggestions(H) if judged.target == "matrix" and sparse is None else []
+    notes += suggestions(H, judged.name) if judged.target == "matrix" and sparse is None else []
     if sparse is not None:
         notes.append(f"The matrix is sparse: its CSR form is exact with {sparse.nnz} multiply-adds.")
     return known._replace(rivals=found, notes=notes)
@@ -82,15 +82,25 @@ def of_rotation(R: np.ndarray, fitted: Fitted, samples: Any) -> Quality:
     return Quality(angle, error, found, notes)
 
 
+class HeldOut(NamedTuple):
+    """Columns Z and their images that the fit has not seen, shape (n, k) each."""
+
+    Z: np.ndarray
+    image: np.ndarray  # HZ, or f(H)Z
+    source: str  # where they come from, for the message
+    n_products: int
+    settled: bool = True  # whether f(H)Z is known well enough for an interval
+
+
 def of_products(
-    operator: Any, fit: ProductFit, held_out: Any, samples: Any, seed: int, stopped: bool = False
+    operator: Any, fit: ProductFit, held_out: HeldOut | None, samples: Any, seed: int, stopped: bool = False
 ) -> Quality:
     """Estimate from held-out products if there are any, else from the samples, else from the completion.
 
     Args:
         operator: the fit.
         fit: how it was made.
-        held_out: columns Z and HZ that the fit has not seen, shape (n, k) each, or None.
+        held_out: what the fit has not seen, or None.
         samples: the samples that were fitted, or None.
         seed: of what is made up where there are neither.
         stopped: time is up, or somebody waits: leave out what takes long.
@@ -99,13 +109,13 @@ def of_products(
     if samples is not None:
         (Z, HZ), source = samples, "the samples themselves (optimistic)"
     elif held_out is not None:
-        (Z, HZ), source = held_out, f"{held_out[0].shape[1]} products kept for it"
+        Z, HZ, source = held_out[:3]
     else:
         count = 1 if stopped and n > LARGE else max(1, min(MADE_UP, MADE_UP_NUMBERS // n))
         Z, HZ = _made_up_samples(fit.completion, n, count, seed)
         source = "the completion of the same products and what it seems to miss (rough, often too low)"
     angle, error = on_samples(operator, Z, HZ)
-    if samples is not None or held_out is None:
+    if samples is not None or held_out is None or not held_out.settled:
         angle = Estimate(angle.value, *UNKNOWN)
     note = f"Quality is an estimate from {source}."
     if stopped and n > LARGE:

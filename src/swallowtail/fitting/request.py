@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -11,13 +12,14 @@ from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.budget import MOST_ROUNDS, Budget, default_budget, largest_budget
 from swallowtail.fitting.core.records import Callback
+from swallowtail.fitting.functions import SpectralFunction, spectral_function
 from swallowtail.wiring import Butterfly, Wiring
 
 METHODS = {
     "symmetric": ("auto", "pairs", "grouped", "butterfly", "recovery", "hybrid", "sgd", "products"),
     "rotation": ("auto", "recovery", "butterfly", "pairs", "sgd"),
 }
-TARGETS = ("matrix", "inverse", "likelihood")  # of a symmetric matrix; that of a rotation is "rotation"
+TARGETS = ("matrix", "inverse", "likelihood")  # or a function; that of a rotation is "rotation"
 EFFORTS = ("quick", "default", "best")
 ON_A_FIXED_WIRING = ("butterfly", "recovery", "sgd")  # sgd takes any wiring that is given
 ON_A_BUDGET = ("auto", "hybrid", "pairs")  # methods that take floats, bytes, multiply-adds or time
@@ -52,7 +54,7 @@ OPTIONS = {  # what a method takes beyond the fields of `Request`
 class Request:
     """The arguments of a fit. See `fit_symmetric` for what each means."""
 
-    target: str
+    target: str | Callable[[Any], Any]
     method: str = "auto"
     n_rotations: int | None = None
     budget: Any = None
@@ -70,7 +72,7 @@ class Request:
 
     def __post_init__(self) -> None:
         """Check each argument by itself."""
-        if self.target != "rotation":
+        if self.target != "rotation" and not callable(self.target):
             checks.choice("target", self.target, TARGETS)
         checks.choice("method", self.method, METHODS[self.kind])
         checks.choice("effort", self.effort, EFFORTS)
@@ -98,6 +100,16 @@ class Request:
     def kind(self) -> str:
         """What is fitted: "symmetric" or "rotation"."""
         return "rotation" if self.target == "rotation" else "symmetric"
+
+    @property
+    def target_name(self) -> str:
+        """The target, "function" if it is one of the caller's."""
+        return "function" if callable(self.target) else self.target
+
+    @property
+    def function(self) -> SpectralFunction | None:
+        """f, where the target is f(H) and not H itself."""
+        return spectral_function(self.target)
 
     def _check_budget(self) -> None:
         """Whether the budget is one, and goes together with the rest."""

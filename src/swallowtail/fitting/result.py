@@ -15,7 +15,7 @@ from swallowtail.operators.base import Operator
 from swallowtail.wiring import Pairs
 
 # What is compared with what in an angle: f(H) x with its approximation, by target.
-ANGLE_OF = {"matrix": "H", "inverse": "H⁻¹", "likelihood": "H", "rotation": "R"}
+ANGLE_OF = {"matrix": "H", "inverse": "H⁻¹", "likelihood": "H", "rotation": "R", "function": "f(H)"}
 
 
 class Candidate(NamedTuple):
@@ -60,8 +60,10 @@ class FitResult:
     """The record of a fit. ``print(result)`` shows it as a table.
 
     ``angle`` and ``relative_error`` compare f(H) with its approximation, where f is what the fit's ``target``
-    makes close: H itself for "matrix" and "likelihood", H⁻¹ for "inverse", R for a rotation. ``angle_of`` names it.
-    ``operator`` approximates H (or R) for every target; for "inverse" it is ``operator.inverse()`` that was measured.
+    makes close: H itself for "matrix" and "likelihood", H⁻¹ for "inverse", R for a rotation, or a function of yours.
+    ``angle_of`` names it. ``operator`` approximates H (or R), and for "inverse" it is ``operator.inverse()`` that was
+    measured. Only for a function of yours is ``operator`` f(H) itself: its eigenvalues are the best for f(H), and f
+    need not have an inverse. H in the same basis is ``of_H``.
     """
 
     operator: Any  # a SymmetricOperator or HybridOperator; of fit_rotation, a Rotation or a SignedRotation
@@ -73,12 +75,15 @@ class FitResult:
     status: str  # "converged", "exact", "budget", "time", "interrupted", "stopped"
     message: str
     method: str  # which algorithm gave the operator
-    target: str  # "matrix", "inverse", "likelihood", or "rotation"
+    target: str  # "matrix", "inverse", "likelihood", "function", or "rotation"
     estimated: bool = False  # angle and error come from few products, not from H's entries
     rivals: list[Rival] = field(default_factory=list)
     score: float = 0.0  # what the target is judged by, lower is better: the angle, or nats per dimension
     time: float | None = None  # modelled seconds of a product; None where no model was asked
     time_source: str = ""  # of the model: "not calibrated", or when this machine was calibrated
+    # The operator for H: with target f, the same rotation and H's own eigenvalues in it, dᵢ = qᵢᵀHqᵢ, estimates where
+    # there are only products. For other targets the operator itself.
+    of_H: Any = None
 
     @property
     def angle(self) -> float:
@@ -87,7 +92,7 @@ class FitResult:
 
     @property
     def angle_of(self) -> str:
-        """What the angle, the error and the rivals are measured on: "H", "H⁻¹" or "R"."""
+        """What the angle, the error and the rivals are measured on: "H", "H⁻¹", "f(H)" or "R"."""
         return ANGLE_OF[self.target]
 
     @property
@@ -161,6 +166,7 @@ def build_result(
     quality: Quality,
     *,
     operator: Any,
+    of_H: Any,
     n_products: int,
     seconds: float,
     target: str,
@@ -173,20 +179,21 @@ def build_result(
     Args:
         best: the form that was chosen.
         quality: what was measured of it.
-        operator: what the caller gets: of their dtype, on their device.
+        operator, of_H: what the caller gets: of their dtype, on their device.
         n_products, seconds, target: as in `FitResult`.
         target_angle: the quality that was asked for.
         status: "exact" or "converged".
         stopped: why the fit was stopped, or "".
     """
     notes = list(quality.notes)
-    if target == "inverse":
-        notes.append("Angle, error and rivals are those of H⁻¹.")
+    if target in ("inverse", "function"):
+        notes.append(f"Angle, error and rivals are those of {ANGLE_OF[target]}.")
     if target_angle is not None and quality.angle.value > target_angle:
         status = "budget"
         notes.append(f"{target_angle}° was not reached; try a larger `n_rotations`.")
     return FitResult(
         operator=operator,
+        of_H=of_H,
         angle_estimate=quality.angle,
         relative_error=quality.relative_error,
         n_products=n_products,

@@ -21,22 +21,21 @@ from swallowtail.fitting.core.records import History, Stop
 from swallowtail.fitting.forms.base import Family, Forms, Job, in_groups
 from swallowtail.fitting.forms.orthogonal import OrthogonalForms, determinant_signs, orthogonal_operator
 from swallowtail.fitting.forms.symmetric import SymmetricForms, symmetric_operator
+from swallowtail.fitting.functions import in_the_basis_of
 from swallowtail.fitting.inputs import Problem, as_problem
-from swallowtail.fitting.methods.products import fit_products, fit_samples
 from swallowtail.fitting.methods.sgd import Epoch, SGDFit, fit_sgd
-from swallowtail.fitting.properties import Property, warn_asymmetry
-from swallowtail.fitting.quality import UNKNOWN, of_products, on_samples
+from swallowtail.fitting.product_route import by_products
+from swallowtail.fitting.properties import Property
+from swallowtail.fitting.quality import UNKNOWN, on_samples
 from swallowtail.fitting.request import Request
 from swallowtail.fitting.result import Candidate, FitResult, Quality, build_result
 from swallowtail.fitting.timing import time_model
 from swallowtail.fitting.watch import Watch
-from swallowtail.metrics import Estimate, column_angles
+from swallowtail.metrics import Estimate
 from swallowtail.operators import HybridOperator, SymmetricOperator
 from swallowtail.wiring import Butterfly, Wiring
 
 DEEPEST = 8  # a butterfly within a budget
-COMPARED = 200  # x for an angle to the completion
-ENOUGH_PRODUCTS = 64  # where n is too large to read H off and their number is not limited
 HELD_OUT = 64  # products kept for the quality estimate of a rotation when their number is not limited
 
 
@@ -52,12 +51,13 @@ def run(source: Any, n: int | None, kind: Property, request: Request) -> FitResu
         if request.budget is not None:
             family = _family(request, prices, budget)
             budget, request = family.plan.rotations[0], replace(request, depth=max(family.butterfly, 1))
-        saved = Checkpoint(request.checkpoint, problem, budget, _fingerprint(request, budget))
+        saved = Checkpoint(request.checkpoint, problem, budget, _fingerprint(request, problem, budget))
         job = Job(request, problem, budget, watch, saved, prices, family)
         if method == "sgd":
             result = _by_sgd(job)
         elif problem.dense is None:
-            result = _by_products(job)
+            found = by_products(job)
+            result = _result(job, *found)
         else:
             result = _by_entries(
                 job, OrthogonalForms(job) if request.target == "rotation" else SymmetricForms(job)
@@ -83,10 +83,12 @@ def _method(problem: Problem, kind: Property, request: Request) -> str:
     if request.method == "hybrid" and request.budget is None and not (entries and target == "matrix"):
         expected = "the entries of H and target='matrix' for method='hybrid'"
         raise ArgumentError(
-            "H", expected, f"{_what_came(problem)} and target={target!r}", "try `method='auto'`"
+            "H", expected, f"{_what_came(problem)} and target={request.target_name!r}", "try `method='auto'`"
         )
     if request.method == "sgd" and target not in ("matrix", "rotation"):
-        raise ArgumentError("target", "'matrix' for method='sgd'", repr(target), "try `method='auto'`")
+        raise ArgumentError(
+            "target", "'matrix' for method='sgd'", repr(request.target_name), "try `method='auto'`"
+        )
     fixed = isinstance(request.wiring, Wiring)
     if request.method == "sgd":
         return "sgd"
@@ -95,8 +97,8 @@ def _method(problem: Problem, kind: Property, request: Request) -> str:
             expected = "a Butterfly to fit on all entries"
             raise ArgumentError("wiring", expected, repr(request.wiring), "try `method='sgd'`")
         return request.method
-    if target in ("inverse", "likelihood"):
-        expected = f"the entries of H for target={target!r}"
+    if target == "likelihood" or (callable(target) and problem.samples is not None):
+        expected = f"the entries of H{' or products' * callable(target)} for this target"
         raise ArgumentError("H", expected, _what_came(problem), "try `target='matrix'`")
     if kind.without_entries == "products" and (fixed or request.wiring == "butterfly"):
         expected = "none, as pairs are chosen where H is not given by its entries"
@@ -116,10 +118,13 @@ def _what_came(problem: Problem) -> str:
     return "samples only" if problem.samples is not None else "products only"
 
 
-def _fingerprint(request: Request, budget: int) -> tuple[Any, ...]:
+def _fingerprint(request: Request, problem: Problem, budget: int) -> tuple[Any, ...]:
     """All of a request that its answer depends on."""
     pairs = flat_pairs(request.wiring) if isinstance(request.wiring, Wiring) else None
-    rest = (request.budget, request.depth, request.method, request.target, request.target_angle)
+    target: Any = request.target
+    if request.function is not None and callable(target) and problem.dense is not None:
+        target = request.function(np.diagonal(problem.dense))  # between H's eigenvalues: f is defined there
+    rest = (request.budget, request.depth, request.method, target, request.target_angle)
     return (budget, request.wiring, pairs, *rest, request.effort, request.seed, request.options)
 
 
@@ -145,44 +150,6 @@ def _by_entries(job: Job, forms: Forms) -> FitResult:
     others = {f"{c.method}, as fitted": c.operator for c in candidates if c is not best}
     quality, status = forms.quality(best, others)
     return _result(job, best, quality, job.problem.n_products, status)
-
-
-def _by_products(job: Job) -> FitResult:
-    """Complete H from its products or samples, and fit the completion."""
-    request, problem, watch = job.request, job.problem, job.watch
-    held_out = None
-    if problem.samples is not None:
-        fit = fit_samples(*problem.samples, job.budget, request.seed, watch.callback)
-    else:
-        assert problem.product is not None
-        total = min(problem.n, request.max_products or ENOUGH_PRODUCTS)
-        kept = total // 16 if total >= 64 else 0  # products kept for the quality estimate
-        arguments = (problem.n, job.budget, total - kept, request.seed, watch.callback)
-        fit = fit_products(problem.product, *arguments, **request.options)
-        if kept and not watch.status:
-            Z = np.random.default_rng(request.seed + 1).standard_normal((problem.n, kept))
-            held_out = Z, problem.product(Z)
-    warn_asymmetry(fit.asymmetry)
-    operator: Any = symmetric_operator(fit.wiring, fit.angles, fit.eigenvalues)
-    if job.family is not None:
-        operator = _closer_to_completion(
-            operator, fit.completion.factor, job.family.plan.multiple, request.seed + 2
-        )
-    stopped = bool(watch.status)
-    quality = of_products(operator, fit, held_out, problem.samples, request.seed + 1, stopped)
-    used = fit.n_products + (0 if held_out is None else held_out[0].shape[1])
-    best = Candidate("products", operator, fit.history, fit.history[-1][2])
-    return _result(job, best, quality, used)
-
-
-def _closer_to_completion(operator: Any, factor: Factor, rank: int, seed: int) -> Any:
-    """The rotations, or c·I + low rank cut from the completion itself, whichever has the smaller angle to it."""
-    cut = factor.cut(rank)
-    numbers = (np.full(operator.n, cut.shift), cut.basis, cut.weights)
-    plain = HybridOperator.without_rotations(*map(torch.from_numpy, numbers))
-    Z = np.random.default_rng(seed).standard_normal((operator.n, COMPARED))
-    angles = [column_angles(factor @ Z, form @ Z).mean() for form in (operator, plain)]
-    return plain if angles[1] < angles[0] else operator
 
 
 def _by_sgd(job: Job) -> FitResult:
@@ -251,20 +218,32 @@ def _sgd_quality(job: Job, operator: Any, fit: SGDFit, kept: int) -> Quality:
 
 
 def _result(
-    job: Job, best: Candidate, quality: Quality, n_products: int, status: str = "converged"
+    job: Job,
+    best: Candidate,
+    quality: Quality,
+    n_products: int,
+    status: str = "converged",
+    source: Factor | None = None,
 ) -> FitResult:
-    operator, request = best.operator, job.request
+    """The record, with an operator as the caller wants it; ``source`` is H where there are no entries."""
+    operator, request, problem = best.operator, job.request, job.problem
     if request.target == "inverse":  # what was fitted is H⁻¹
         operator = _inverse(operator)
+    H = problem.dense if source is None else source
+    operators = (
+        [operator, in_the_basis_of(operator, H)] if callable(request.target) and H is not None else [operator]
+    )
     if request.wiring == "grouped":
-        operator = in_groups(operator)
+        operators = [in_groups(each) for each in operators]
+    operators = [each.to(problem.device, problem.dtype) for each in operators]
     return build_result(
         best,
         quality,
-        operator=operator.to(job.problem.device, job.problem.dtype),
+        operator=operators[0],
+        of_H=operators[-1],
         n_products=n_products,
         seconds=job.watch.seconds,
-        target=request.target,
+        target=request.target_name,
         target_angle=request.target_angle,
         status=status,
         stopped=job.watch.status,

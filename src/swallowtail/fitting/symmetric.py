@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+import torch
 
 from swallowtail.fitting.core.records import Callback
 from swallowtail.fitting.properties import Symmetric
@@ -21,7 +24,7 @@ def fit_symmetric(
     wiring: str | Wiring = "auto",
     depth: int = 1,
     method: str = "auto",
-    target: str = "matrix",
+    target: str | Callable[[torch.Tensor], torch.Tensor] = "matrix",
     max_products: int | None = None,
     max_seconds: float | None = None,
     target_angle: float | None = None,
@@ -58,9 +61,15 @@ def fit_symmetric(
             "sgd" for the paper's Algorithm 1, which takes further options, see `fitting.methods.sgd.fit_sgd`.
         target: "matrix" makes Q D Qᵀ close to H in Frobenius norm; "inverse" makes its inverse close to H⁻¹,
             and the result's angle is that of H⁻¹; "likelihood" makes it the best covariance for Gaussian data with
-            sample covariance H.
+            sample covariance H. A function of the tensor of eigenvalues, ``lambda d: torch.exp(-d)``, makes Q D Qᵀ
+            close to f(H): the result's operator is f(H), its angle that of f(H), and ``result.of_H`` has H's own
+            eigenvalues in the same basis. A small angle on H is not a small angle on f(H): on a sensor graph 2.1° on
+            its Laplacian L became 7.3° on exp(−L). From products, the inverse and functions are those of the
+            completion of H, which costs no further products; some are kept to measure it, by Lanczos (conjugate
+            gradients, for the inverse). H has to be positive definite then for "inverse". A sparse H is factorised if
+            its band is narrow.
         max_products: hard limit on products when H is not given by its entries; by default n up to n = 1024
-            (H is then known entirely), 64 beyond.
+            (H is then known entirely), 64 beyond, and 128 for "inverse" and functions.
         max_seconds: stop then and keep the best so far. Within a few tenths of a second where the work comes in steps;
             one product of your function, one inverse, or one gradient of a very large fit is not cut in two.
         target_angle: stop at this quality, in degrees, with as few rotations as it takes.

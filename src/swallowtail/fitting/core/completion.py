@@ -38,6 +38,7 @@ class Probes(NamedTuple):
     asymmetry: float  # ‖T − Tᵀ‖_F / 2‖T‖_F for T = XᵀY: 0 if H is symmetric, 1 if antisymmetric
     trace: float  # an estimate of tr H
     norm: float  # an estimate of ‖H‖_F
+    n_random: int  # the first columns of X, which are random
 
 
 class Completion(NamedTuple):
@@ -165,7 +166,7 @@ def _probes(X: np.ndarray, Y: np.ndarray, n_random: int) -> Probes:
     scale = power_of_two(Y)
     T = X.T @ (Y / scale)
     trace, norm2 = _moments(X, Y / scale, 0.5 * (T + T.T), n_random)
-    return Probes(X, Y, _asymmetry(T), trace * scale, float(np.sqrt(norm2)) * scale)
+    return Probes(X, Y, _asymmetry(T), trace * scale, float(np.sqrt(norm2)) * scale, n_random)
 
 
 def _moments(X: np.ndarray, Y: np.ndarray, T: np.ndarray, n_random: int) -> tuple[float, float]:

@@ -13,13 +13,13 @@ import torch
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.records import DenseFit, Stop
 from swallowtail.fitting.forms.base import Forms, Job
+from swallowtail.fitting.functions import SpectralFunction
 from swallowtail.fitting.methods.butterfly import fit_butterfly
 from swallowtail.fitting.methods.grouped import fit_grouped
 from swallowtail.fitting.methods.hybrid import HybridFit, Plan, fit_hybrid
 from swallowtail.fitting.methods.low_rank import factor_analysis, gaussian_loss, probabilistic_pca
 from swallowtail.fitting.methods.pairs import fit_pairs
 from swallowtail.fitting.methods.recovery import recover_symmetric
-from swallowtail.fitting.properties import dense_inverse
 from swallowtail.fitting.quality import EXACT, of_symmetric
 from swallowtail.fitting.result import Candidate, Quality
 from swallowtail.fitting.rivals import Judged, cost_of, likelihood_score, n_probes
@@ -34,7 +34,7 @@ TRIES = 6  # fits to reach a target angle; one or two do
 
 
 class SymmetricForms(Forms):
-    """H ≈ Q D Qᵀ, for the target "inverse" on H⁻¹."""
+    """H ≈ Q D Qᵀ, or f(H) where that is the target, as H⁻¹ is for "inverse"."""
 
     def __init__(self, job: Job) -> None:
         H, target = job.problem.dense, job.request.target
@@ -42,7 +42,8 @@ class SymmetricForms(Forms):
         if target == "likelihood" and float(np.diagonal(H).min(initial=0.0)) < 0:
             expected = "a covariance for target='likelihood'"
             raise ArgumentError("H", expected, "a negative diagonal entry")
-        super().__init__(job, _inverse(job, H) if target == "inverse" else H)
+        self.function = job.request.function
+        super().__init__(job, H if self.function is None else _function(job, self.function, H))
         self.target = "likelihood" if target == "likelihood" else "matrix"
 
     def may_recover(self) -> bool:
@@ -167,21 +168,22 @@ class SymmetricForms(Forms):
     def quality(self, best: Candidate, others: dict[str, Any]) -> tuple[Quality, str]:
         exact = self.target == "matrix" and best.objective < EXACT**2
         family, sparse = self.job.family, self.job.problem.sparse if self.request.target == "matrix" else None
-        judged = Judged(
-            self.job.prices, self.target, *((family.unit, family.amount) if family is not None else ())
-        )
+        name = "H" if self.function is None else self.function.name
+        unit, amount = ("", 0.0) if family is None else (family.unit, family.amount)
+        judged = Judged(self.job.prices, self.target, unit, amount, name)
         found = of_symmetric(self.matrix, self._fitted(best, others), sparse, judged)
         return found, "exact" if exact else "converged"
 
 
-def _inverse(job: Job, H: np.ndarray) -> np.ndarray:
-    """H⁻¹, with progress. A fit needs all of it: a limit of time, or Ctrl-C, takes effect when it is done."""
+def _function(job: Job, f: SpectralFunction, H: np.ndarray) -> np.ndarray:
+    """f(H), with progress. A fit needs all of it: a limit of time, or Ctrl-C, takes effect when it is done."""
+    stage = "invert" if job.request.target == "inverse" else "function"
 
     def report(columns: int) -> None:
         with contextlib.suppress(Stop):
-            job.watch.callback("invert", columns, float("nan"))
+            job.watch.callback(stage, columns, float("nan"))
 
-    return dense_inverse(H, report)
+    return f.of_matrix(H, report)
 
 
 def symmetric_operator(wiring: Wiring, angles: np.ndarray, eigenvalues: np.ndarray) -> SymmetricOperator:

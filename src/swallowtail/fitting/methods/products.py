@@ -1,7 +1,8 @@
-"""Fitting H ≈ Q D Qᵀ from products with H alone.
+"""Fitting H ≈ Q D Qᵀ, or f(H) ≈ Q D Qᵀ, from products with H alone.
 
-`core.completion` asks for the products and completes H from them to Ĥ, c·I plus rank ≤ 2m, a `Factor`. Its rotations
-are chosen by `methods.factor` and, where n² numbers are cheap, by `methods.pairs` too. The better fit is kept.
+`core.completion` asks for the products and completes H from them to Ĥ, c·I plus rank ≤ 2m, a `Factor`. f(Ĥ) is one too.
+Its rotations are chosen by `methods.factor` and, where n² numbers are cheap, by `methods.pairs` too. The better fit is
+kept.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from swallowtail.fitting.core.completion import (
     probe,
 )
 from swallowtail.fitting.core.factor import Factor
+from swallowtail.fitting.core.lanczos import Values, function_of_completion
 from swallowtail.fitting.core.records import Callback, DenseFit, History
 from swallowtail.fitting.methods.factor import fit_factor
 from swallowtail.fitting.methods.pairs import fit_pairs
@@ -30,7 +32,7 @@ DENSE = 1024  # up to this n the dense algorithms are tried as well: a few secon
 
 
 class ProductFit(NamedTuple):
-    """H ≈ Q diag(eigenvalues) Qᵀ, from products."""
+    """H, or f(H), ≈ Q diag(eigenvalues) Qᵀ, from products."""
 
     wiring: Wiring
     angles: np.ndarray  # shape: (K,)
@@ -38,7 +40,8 @@ class ProductFit(NamedTuple):
     history: History  # (stage, K, squared relative error against the completion)
     n_products: int
     asymmetry: float  # of the products, see `Probes`
-    completion: Completion
+    completion: Completion  # what was fitted: Ĥ, or f(Ĥ)
+    source: Completion  # Ĥ
 
 
 def fit_products(
@@ -49,8 +52,9 @@ def fit_products(
     seed: int = 0,
     callback: Callback | None = None,
     passes: int | None = None,
+    function: Values | None = None,
 ) -> ProductFit:
-    """Fit H ≈ Q D Qᵀ from at most ``n_products`` products with H.
+    """Fit H ≈ Q D Qᵀ, or f(H), from at most ``n_products`` products with H.
 
     Args:
         product: X ↦ HX, called with columns, (n, k) float64.
@@ -63,6 +67,7 @@ def fit_products(
             raise `Stop` or KeyboardInterrupt: the best fit so far is returned, from the
             products there are.
         passes: Krylov steps, each of n_products / passes columns; None chooses.
+        function: f; None fits H itself.
 
     Raises:
         ValueError: a budget below its least, or what ``product`` returned is not (n, k) finite real numbers.
@@ -72,7 +77,8 @@ def fit_products(
     [3.0, 1.0]
     """
     n_rotations = checks.integer("n_rotations", n_rotations, at_least=0)
-    return _fit(probe(product, n, n_products, passes, seed, callback), n_rotations, seed, callback)
+    probes = probe(product, n, n_products, passes, seed, callback)
+    return _fit(probes, n_rotations, seed, callback, function)
 
 
 def fit_samples(
@@ -84,9 +90,12 @@ def fit_samples(
     return fit._replace(n_products=np.shape(X)[1])
 
 
-def _fit(probes: Probes, n_rotations: int, seed: int, callback: Callback | None) -> ProductFit:
+def _fit(
+    probes: Probes, n_rotations: int, seed: int, callback: Callback | None, function: Values | None = None
+) -> ProductFit:
     """The best of the factor route and, where it is cheap, the dense one: same matrix, same objective."""
-    completion, n = complete(probes), len(probes.X)
+    source, n = complete(probes), len(probes.X)
+    completion = source if function is None else function_of_completion(probes, source, function)
     factor = completion.factor
     scale = power_of_two(np.append(factor.weights, factor.shift))
     factor = Factor(factor.shift / scale, factor.basis, factor.weights / scale)
@@ -104,5 +113,5 @@ def _fit(probes: Probes, n_rotations: int, seed: int, callback: Callback | None)
     if n <= DENSE and not stopped:
         fits.append(fit_pairs(factor.dense(), n_rotations, seed=seed, callback=watched))
     best = min(fits, key=lambda fit: fit.history[-1][2])
-    about = (best.history, probes.X.shape[1], probes.asymmetry, completion)
+    about = (best.history, probes.X.shape[1], probes.asymmetry, completion, source)
     return ProductFit(best.wiring, best.angles, best.eigenvalues * scale, *about)

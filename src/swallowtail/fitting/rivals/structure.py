@@ -9,8 +9,8 @@ SPARSE = 0.1  # share of entries that are not zero, below which H is sparse
 LARGEST = 2048
 
 
-def suggestions(H: np.ndarray) -> list[str]:
-    """Sentences about forms that are exact, or nearly so, for matrices like H."""
+def suggestions(H: np.ndarray, name: str = "H") -> list[str]:
+    """Sentences about forms that are exact, or nearly so, for matrices like H, which has this ``name``."""
     n = len(H)
     if not 4 <= n <= LARGEST:
         return []
@@ -19,14 +19,14 @@ def suggestions(H: np.ndarray) -> list[str]:
         return []
     block = _toeplitz_block(H, ROUNDING * scale)
     if block == n:
-        found.append("H is Toeplitz: products by FFT are exact.")
+        found.append(f"{name} is Toeplitz: products by FFT are exact.")
     elif block:
         found.append(
-            f"H is block Toeplitz with blocks of {block}, as a kernel on a grid is: products by FFT are exact."
+            f"{name} is block Toeplitz with blocks of {block}, as a kernel on a grid is: products by FFT are exact."
         )
     share = np.count_nonzero(H) / n**2
     if share < SPARSE:
-        found.append(f"H is sparse, as of a graph: {100 * share:.2g} % of its entries are not zero.")
+        found.append(f"{name} is sparse, as of a graph: {100 * share:.2g} % of its entries are not zero.")
     return found
 
 

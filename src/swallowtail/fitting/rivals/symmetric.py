@@ -33,6 +33,7 @@ class Judged(NamedTuple):
         ""  # the unit that the user's budget is in: there no rival may cost more than the fit was allowed
     )
     amount: float = 0.0  # of that unit
+    name: str = "H"  # of the matrix that was fitted: "H", "H⁻¹" or "f(H)"
 
 
 def dense_rivals(
