@@ -37,8 +37,9 @@ def single(path: str | None) -> list[Row]:
         model, _, seconds = timed(lambda k=n_rotations: GivensCovariance(n_rotations=k).fit(train))
         model.score_samples(test)
         logs, _, scoring = timed(lambda m=model: m.score_samples(test))
-        floats, size = model.n_rotations_ + 2 * N, 8 * model.n_rotations_ + 8 * N
-        about = f"K={model.n_rotations_} ridge={model.ridge_:.3g} noise={model.noise_:.3g}"
+        terms = model.rank_ * (N + 1)
+        floats, size = model.n_rotations_ + terms + 2 * N, 8 * model.n_rotations_ + 4 * terms + 8 * N
+        about = f"K={model.n_rotations_} terms={model.rank_} noise={model.noise_:.3g}"
         rows.append(density_row("single", "GivensCovariance", about, logs, floats, size, seconds, scoring))
     return rows
 
@@ -61,7 +62,7 @@ def stream(path: str | None) -> list[Row]:
         ("half", "fit, half of the rows", half),
     ):
         angle = error_angle(batch.covariance_, fitted.covariance_)
-        about = f"ridge={fitted.ridge_:.3g} noise={fitted.noise_:.3g}"
+        about = f"K={fitted.n_rotations_} terms={fitted.rank_} noise={fitted.noise_:.3g}"
         tqdm.write(f"{name}: {angle:.4f}° from the batch fit, {about}")
         rows.append({"task": task, "method": name, "setting": about, "rows": len(X), "angle": angle})
     return rows

@@ -143,7 +143,8 @@ def test_neither_seed_nor_order_nor_pieces_change_the_fit(digits):
     for part in np.array_split(train[order], 11):
         second.partial_fit(part)
     assert error_angle(first.covariance_, second.covariance_) < 1e-3
-    assert (first.ridge_, first.rank_) == (second.ridge_, second.rank_)
+    assert first.rank_ == second.rank_
+    assert first.blend_ == pytest.approx(second.blend_, rel=1e-6)
     assert first.noise_ == pytest.approx(second.noise_, rel=1e-9)  # moments are summed in another order
 
 
@@ -187,6 +188,20 @@ def test_factors_are_found():
     model = GivensCovariance().fit(X)
     assert (model.rank_, model.n_rotations_) == (2, 0)
     assert error_angle(W @ W.T + np.diag(psi), model.covariance_) < 12
+
+
+def test_neighbours_in_time_are_found():
+    """A chain of 60 columns from 40 rows: no sample covariance could tell it apart from others."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1040, 60))
+    for i in range(1, 60):
+        X[:, i] = 0.8 * X[:, i - 1] + 0.6 * X[:, i]
+    model, rival = GivensCovariance().fit(X[:40]), OAS().fit(X[:40])
+    assert model.blend_["tree"] > max(value for name, value in model.blend_.items() if name != "tree")
+    assert model.score(X[40:]) > rival.score(X[40:]) + 60 * 0.1
+    lean = GivensCovariance(rank_one=False).fit(X[:40])
+    assert lean.rank_ == 0
+    assert lean.score(X[40:]) > model.score(X[40:]) - 60 * 0.02
 
 
 def test_whitened_rows_have_covariance_one(digits):

@@ -23,7 +23,9 @@ The other files serve these:
 | online.py | EM from statistics: stepwise, or by reductions |
 | mixture_plan.py | where EM begins, and how a mixture is regularised |
 | covariance_fit.py | from moments to a covariance |
-| regularise.py | how a covariance is regularised, by cross-validation: rotations, rank-one terms, or factors |
+| regularise.py | how a covariance is regularised, by cross-validation: a blend of five models |
+| blend.py | the best weights of a sum of precision matrices |
+| tree.py | Chow and Liu's tree |
 | spectrum.py | rules that correct variances along chosen axes |
 | factors.py | factor analysis |
 | shape.py | a covariance with rotations and rank-one terms: operators, whitening, samples |

@@ -57,9 +57,9 @@ class Chosen:
         return self._state().found.noise
 
     @property
-    def ridge_(self) -> float:
-        """What was added to the diagonal when rotations were chosen, in units of the mean variance."""
-        return self._state().found.ridge
+    def blend_(self) -> dict[str, float]:
+        """The weights of the models whose precision matrices were added up, by their names; see regularise.py."""
+        return self._state().found.blend
 
     @property
     def n_rotations_(self) -> int:

@@ -34,9 +34,9 @@ class GivensCovariance(Chosen, BaseEstimator):
     """Gaussian covariance Σ = Q D^½ (1 + V diag(w) Vᵀ) D^½ Qᵀ with Q a product of Givens rotations.
 
     Without rank-one terms V it stores K angles and n variances instead of n(n + 1)/2 numbers, and log-densities,
-    Mahalanobis distances and samples cost O(n log n) per row; each term adds n numbers. Which columns are rotated, how
-    many rotations and terms there are, and how variances are shrunk, is all chosen by cross-validated log-density
-    (regularise.py). Fewer rows than columns, constant columns and duplicate columns are fine.
+    Mahalanobis distances and samples cost O(n log n) per row; each term adds n numbers. Up to 1024 columns, Σ⁻¹ is a
+    weighted sum of five models' precision matrices, weights by cross-validated log-density (regularise.py), written as
+    rotations and terms. Fewer rows than columns, constant columns and duplicate columns are fine.
 
     Args:
         n_rotations: the largest K; by default 4 times n⌈lg n⌉/2 (once beyond 1024 columns). With a number for
@@ -45,8 +45,8 @@ class GivensCovariance(Chosen, BaseEstimator):
         target: "likelihood" picks rotations by their gain in log-density, "matrix" by squared error. On held-out
             MNIST the first is better by 0.3 bits per pixel.
         shrinkage: "auto" chooses on held-out rows. A number b adds b times the mean variance to every variance.
-        rank_one: whether rank-one terms may stand beside the rotations, where held-out rows are better for it. They
-            pay with many rows, and for factor models. False keeps every row's cost at O(n log n).
+        rank_one: whether rank-one terms, n/4 at most, may stand beside the rotations for what those leave. They pay
+            with many rows, and for factor models. False keeps every row's cost at O(n log n).
         sketch: whether to keep a sketch of rank ``sketch_size`` instead of n² moments; "auto" does so above 8192
             columns. With a sketch, rotations are chosen by squared error, and there are no rank-one terms.
         sketch_size: rank of the sketch.
@@ -57,7 +57,7 @@ class GivensCovariance(Chosen, BaseEstimator):
     Attributes:
         location_: the mean, shape (n,).
         covariance_, precision_: Σ and Σ⁻¹ as `SymmetricOperator`, or `HybridOperator` with rank-one terms.
-        n_rotations_, rank_, ridge_, noise_: what was chosen.
+        n_rotations_, rank_, blend_, noise_: what was chosen.
         n_samples_seen_: rows so far.
         n_features_in_: n.
 

@@ -27,6 +27,7 @@ POLISH = 20  # L-BFGS iterations on all angles: 0.018 bits per pixel better on h
 N_FOLDS = 3
 MORE_FOLDS = 5  # where there are few rows or columns: it costs nothing, and every row counts
 CHEAP = 1e7  # n·K up to which every fold chooses the ridge; beyond, only the first
+LARGEST_BLEND = 1024  # columns up to which models are blended: each step is a Cholesky decomposition
 ENOUGH = 5  # rows from which anything is chosen
 
 
@@ -46,7 +47,7 @@ class Found(NamedTuple):
     """A covariance and how it came about."""
 
     shape: Shape
-    ridge: float
+    blend: dict[str, float]  # the weights of the models' precision matrices
     noise: float  # the least variance along any axis, in units of the mean variance
 
 
@@ -68,23 +69,25 @@ def _fit_dense(moments: DenseMoments, sample: Reservoir, request: Request) -> Fo
         n_rotations = request.n_rotations if request.shrinkage != "auto" else 0
         plan = Plan(0.0, n_rotations, noise)
         rotation, d = fit_covariance(S, plan, request.target, request.wiring, POLISH, request.seed)
-        return Found(Shape(rotation, d, *none, request.dtype), 0.0, float(d.min()) / s)
+        return Found(Shape(rotation, d, *none, request.dtype), {"rotations": 1.0}, float(d.min()) / s)
     unseen = spectrum.unseen(np.diagonal(S), rows, moments.count)
     cheap = len(S) * request.n_rotations <= CHEAP
     count = min(MORE_FOLDS if cheap else N_FOLDS, len(rows))
     parts = zip(np.array_split(rows, count), np.array_split(sample.weights, count), strict=True)
     folds = [_without(moments, part, weights) for part, weights in parts]
-    terms = request.rank_one and pairs_wanted
-    found = regularise.choose(folds, unseen, moments.count, request.n_rotations, request.target, terms, cheap)
+    budget, target = request.n_rotations, request.target
+    blended = pairs_wanted and 2 <= len(S) <= LARGEST_BLEND
+    found = regularise.choose(folds, unseen, moments.count, budget, target, blended, cheap)
+    blend = dict(zip(regularise.MODELS, found.weights.tolist(), strict=True))
     if pairs_wanted:
-        made = regularise.fit(S, found, unseen, request.target, POLISH)
+        made = regularise.fit(S, found, unseen, moments.count, target, POLISH, budget, request.rank_one)
         rotation = rotation_of(len(S), made.pairs, made.angles)
         shape = Shape(rotation, made.variances, made.basis, made.weights, request.dtype)
-        return Found(shape, found.ridge, shape.least / s)
-    plan = Plan(found.ridge, request.n_rotations, 0.0)
-    rotation, d = fit_covariance(S, plan, request.target, request.wiring, POLISH, request.seed)
+        return Found(shape, blend, shape.least / s)
+    plan = Plan(found.ridge, budget, 0.0)
+    rotation, d = fit_covariance(S, plan, target, request.wiring, POLISH, request.seed)
     d = s * found.level(d / s, _along(rotation, unseen) / s)
-    return Found(Shape(rotation, d, *none, request.dtype), found.ridge, float(d.min()) / s)
+    return Found(Shape(rotation, d, *none, request.dtype), blend, float(d.min()) / s)
 
 
 def _without(moments: DenseMoments, rows: np.ndarray, weights: np.ndarray) -> Fold:
@@ -111,7 +114,7 @@ def _fit_sketch(moments: SketchMoments, sample: Reservoir, request: Request) -> 
         noise = float(NOISES[int(np.argmin([spectrum.loss(z2, d + b * s) for b in NOISES]))])
     d = d + noise * s
     none = np.zeros((len(d), 0)), np.zeros(0)
-    return Found(Shape(rotation, d, *none, request.dtype), 0.0, float(d.min()) / s)
+    return Found(Shape(rotation, d, *none, request.dtype), {"rotations": 1.0}, float(d.min()) / s)
 
 
 def _along(rotation: Rotation, diagonal: np.ndarray) -> np.ndarray:  # shape: (n,)

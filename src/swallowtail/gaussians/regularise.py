@@ -1,14 +1,20 @@
-"""How a covariance is regularised: Σ = Q D^½ (1 + V diag(w) Vᵀ) D^½ Qᵀ, everything chosen on held-out rows.
+"""How a covariance is regularised: a blend of five models, shares and settings chosen on held-out rows.
 
-S is the sample covariance of the training rows of a fold, s its mean variance. Candidates are
+S is the sample covariance of the training rows of a fold, in units of its mean variance. The models are
 
-- rotations: Q grown greedily on S + a·s for several ridges a and numbers K, and a rule for D (spectrum.py);
-- rotations and rank-one terms: what Q leaves of the correlations, QᵀSQ whitened by D, has eigenvectors V; how large
-  1 + w should be along them, held-out rows say in the same way as for D;
-- factors: Q = 1, diagonal and rank-one terms by factor analysis (factors.py).
+| name | what it is | good for |
+|---|---|---|
+| rotations | Q D Qᵀ, Q grown greedily on S + a; several ridges a, numbers K and rules for D (spectrum.py) | most data |
+| shrunk | (1 − δ) S + δ with the δ of OAS | very few rows, or very many |
+| shrunk more | the same with 3 δ: the δ of OAS is for Gaussian rows | heavy tails |
+| tree | Chow and Liu's tree (tree.py) | neighbours in time or space |
+| factors | a diagonal and rank-one terms (factors.py) | factor models |
 
-`choose` compares their mean held-out log-density over all folds, each rule learned from the other folds. Among
-candidates that differ by less than `TOLERANCE` the simplest is taken. `fit` applies the plan to the whole sample.
+`choose` compares the mean held-out log-density over all folds: first of rotations, each rule for D learned from the
+other folds, and of numbers of factors; then of sums of the five precision matrices (blend.py). A model that alone is
+as good, within `TOLERANCE`, is taken alone. `covariance` applies the plan to a whole sample, and `written` writes the
+result as Q D^½ (1 + V diag(w) Vᵀ) D^½ Qᵀ.
+
 The ridge is there for nearly constant columns: two of them that were once non-zero together would look perfectly
 correlated.
 """
@@ -22,27 +28,45 @@ import numpy as np
 
 from swallowtail.fitting.core.product import conjugate, rotate_rows
 from swallowtail.gaussians import factors, spectrum
+from swallowtail.gaussians.blend import Seen, best_blend, best_single, inverse
 from swallowtail.gaussians.selection import Fold, grow, mean_variance
 from swallowtail.gaussians.spectrum import RULES, Axes, Level
+from swallowtail.gaussians.tree import tree_precision
 
+MODELS = ("rotations", "shrunk", "shrunk more", "tree", "factors")
+ROTATIONS, FACTORS = MODELS.index("rotations"), MODELS.index("factors")
 RIDGES = (0.003, 0.03)  # a
 PREFIXES = (0.0, 1 / 32, 1 / 16, 0.125, 0.25, 0.5, 1.0)  # of the rotations allowed
 RANKS = (1, 2, 3, 5, 8, 12, 20, 30)  # of factor analysis
+MORE = 3.0  # times the δ of OAS
 TOLERANCE = 1e-3  # nats per dimension
-LARGEST = 2048  # columns up to which rank-one terms are tried: each trial is an eigendecomposition
-LEAST_EIGENVALUE = 1e-3  # of what is left after whitening
-# Rank-one terms are kept in the order of their gain in log-density, until all others together gain less than this.
-NEGLIGIBLE = 1e-3  # nats per dimension
+# Few rows say little about shares. So 1 / (1 + (N / this)²) of all held-out rows are taken to be as "shrunk" says.
+FEW = 10.0
+LEAST_SHARE = 0.02  # of the largest: what a model must have in the first fold to be tried in all
+# Rank-one terms are kept in the order of their gain in log-density, until all others together gain less than this,
+NEGLIGIBLE = 1e-3  # nats per dimension,
+MOST_TERMS = (
+    0.25  # or there are so many times n: with twice as many, a row would cost as much as with a dense matrix
+)
+ROUNDING = (
+    1e-30  # entries of eigenvectors below it are 0: their squares are subnormal, and products of those slow
+)
 
 
 class Plan(NamedTuple):
     """What `choose` found."""
 
     ridge: float  # a
-    n_rotations: int  # K
-    level: Level  # for D
-    terms: Level | None  # for 1 + w; None: no rank-one terms
-    n_factors: int  # > 0: factor analysis, no rotations
+    n_rotations: int  # K of the model "rotations"
+    level: Level  # its rule for D
+    n_factors: int
+    weights: np.ndarray  # of `MODELS`
+
+    @property
+    def alone(self) -> int | None:
+        """The only model with a weight, or None."""
+        used = np.nonzero(self.weights)[0]
+        return int(used[0]) if len(used) == 1 else None
 
 
 class Parts(NamedTuple):
@@ -55,26 +79,13 @@ class Parts(NamedTuple):
     weights: np.ndarray  # w > −1, shape: (r,)
 
 
-class _Trial(NamedTuple):
-    """A candidate."""
-
-    plan: Plan
-    rule: str
-    losses: np.ndarray  # per fold and dimension, shape: (folds,)
-
-    @property
-    def mean(self) -> float:
-        """Folds are of the same size, or differ by one row."""
-        return float(self.losses.mean())
-
-
 def choose(
     folds: Sequence[Fold],
     unseen: np.ndarray,
     n_samples: float,
     budget: int,
     target: str,
-    terms: bool,
+    blended: bool,
     cheap: bool,
 ) -> Plan:
     """The plan with the best mean held-out log-density.
@@ -85,36 +96,128 @@ def choose(
         n_samples: rows of the whole sample.
         budget: the largest K.
         target: "likelihood" or "matrix".
-        terms: whether rank-one terms may be used.
-        cheap: whether all folds try every ridge; otherwise the first one chooses.
+        blended: whether other models than rotations may be used.
+        cheap: whether all folds try every ridge and find the shares; otherwise the first one chooses.
     """
     counts = sorted({round(share * budget) for share in PREFIXES})
     found = _rotations(folds, unseen, n_samples, counts, target, cheap)
-    trials = [
-        _Trial(
-            Plan(ridge, count, spectrum.learn(axes, rule), None, 0),
-            rule,
-            spectrum.cross_validated(axes, rule) / len(unseen),
-        )
+    trials = {
+        (ridge, count, rule): spectrum.cross_validated(axes, rule).mean() / len(unseen)
         for (ridge, count), axes in found.items()
         for rule in RULES
-    ]
-    mean = lambda trial: trial.mean
-    usual = min((t for t in trials if t.plan.n_rotations == counts[-1] and t.rule == "analytic"), key=mean)
-    lowest = min(t.mean for t in trials)
-    simple = min(
-        (t for t in trials if t.mean < lowest + TOLERANCE), key=lambda t: (t.plan.n_rotations, t.mean)
+    }
+    near = min(trials.values()) + TOLERANCE
+    ridge, count, rule = min((key for key in trials if trials[key] < near), key=lambda k: (k[1], trials[k]))
+    axes = found[ridge, count]
+    alone = np.eye(len(MODELS))[ROTATIONS]
+    plan = Plan(ridge, count, spectrum.learn(axes, rule), 0, alone)
+    if not blended:
+        return plan
+    plan = plan._replace(n_factors=_best_rank(folds if cheap else folds[:1], unseen, n_samples))
+    seen = (
+        _seen(fold, axes, index, rule, unseen, n_samples, plan.n_factors) for index, fold in enumerate(folds)
     )
-    chosen = simple if _better(simple, usual) else usual
-    if not terms or not 2 <= len(unseen) <= LARGEST:
-        return chosen.plan
-    ridge, few = chosen.plan.ridge, counts[min(len(counts) - 1, 3)]
-    for count in sorted({0, few, chosen.plan.n_rotations}):
-        here = [t for t in trials if (t.plan.ridge, t.plan.n_rotations) == (ridge, count)]
-        tried = _with_terms(folds, found[ridge, count], min(here, key=mean), chosen)
-        chosen = tried if tried and _better(tried, chosen) else chosen
-    tried = _with_factors(folds, unseen, n_samples, chosen)
-    return tried.plan if tried and _better(tried, chosen) else chosen.plan
+    return plan._replace(weights=_shares(seen, cheap))
+
+
+def _shares(folds: Iterator[Seen], cheap: bool) -> np.ndarray:
+    """The best weights of `MODELS`; of one model alone, if that is nearly as good."""
+    seen = [next(folds)] if not cheap else list(folds)
+    best = best_blend(seen)
+    if not cheap:  # the first fold says which models count, all folds how much
+        used = np.nonzero(best.weights > LEAST_SHARE * best.weights.max())[0].tolist()
+        seen = [Seen([fold.members[i] for i in used], fold.moments) for fold in (*seen, *folds)]
+        best = best_blend(seen)
+    else:
+        used = list(range(len(MODELS)))
+    simple = min((best_single(seen, place) for place in range(len(used))), key=lambda single: single.loss)
+    weights = np.zeros(len(MODELS))
+    weights[used] = (simple if simple.loss < best.loss + TOLERANCE else best).weights
+    return weights
+
+
+def _seen(
+    fold: Fold,
+    axes: list[Axes],
+    index: int,
+    rule: str,
+    unseen: np.ndarray,
+    n_samples: float,
+    n_factors: int,
+) -> Seen:
+    """The models of one fold, and second moments of its held-out rows."""
+    others = [a for i, a in enumerate(axes) if i != index] or axes
+    rest, own = n_samples - len(fold.held_out), axes[index]
+    d = spectrum.learn(others, rule)(own.own, own.floor)
+    s, few = mean_variance(fold.covariance), 1 / (1 + (n_samples / FEW) ** 2)
+    S, floor = fold.covariance / s, unseen / s
+    members = _precisions(S, floor, rest, _rotated(own.pairs, own.angles, d), n_factors)
+    moments = (fold.held_out.T @ fold.held_out) / (s * len(fold.held_out))
+    moments[np.diag_indices(len(S))] += floor
+    usual = _shrunk(S, floor, spectrum.analytic_intensity(S, rest))
+    # Its correlations alone: a column of tiny variance keeps its own.
+    scale = np.sqrt((np.diagonal(S) + floor) / np.diagonal(usual))
+    return Seen(members, (1 - few) * moments + few * usual * np.outer(scale, scale))
+
+
+def covariance(S: np.ndarray, plan: Plan, unseen: np.ndarray, n_samples: float, target: str) -> np.ndarray:
+    """Σ (n, n) of a whole sample under a plan; arguments as of `choose`."""
+    s = mean_variance(S)
+    S, floor = S / s, unseen / s
+    pairs, angles = grow(S, plan.ridge, plan.n_rotations, target)
+    own = np.maximum(np.diagonal(conjugate(S, pairs, angles)), 0.0)
+    d = plan.level(own, _along(pairs, angles, floor))
+    members = _precisions(S, floor, n_samples, _rotated(pairs, angles, d), plan.n_factors)
+    P = sum(share * member for share, member in zip(plan.weights, members, strict=True) if share)
+    return s * inverse(P)
+
+
+def fit(
+    S: np.ndarray,
+    plan: Plan,
+    unseen: np.ndarray,
+    n_samples: float,
+    target: str,
+    polish: int,
+    budget: int,
+    terms: bool,
+) -> Parts:
+    """The covariance of a whole sample under a plan: at most ``budget`` rotations, and ``terms`` if wanted."""
+    s, n = mean_variance(S), len(S)
+    if plan.alone == FACTORS and terms:
+        (found,) = factors.factor_path(S / s, [plan.n_factors])
+        found = found._replace(noise=np.maximum(found.noise, unseen / s))
+        none = np.zeros((0, 2), np.int64), np.zeros(0)
+        scale = s / plan.weights[FACTORS]
+        return Parts(*none, scale * found.noise, *factors.whitened_terms(found))
+    if plan.alone != ROTATIONS:
+        return written(covariance(S, plan, unseen, n_samples, target), unseen, budget, target, polish, terms)
+    pairs, angles = grow(S, plan.ridge, plan.n_rotations, target, polish)
+    own = np.maximum(np.diagonal(conjugate(S, pairs, angles)), 0.0)
+    d = plan.level(own / s, _along(pairs, angles, unseen) / s) / plan.weights[ROTATIONS]
+    return Parts(pairs, angles, s * d, np.zeros((n, 0)), np.zeros(0))
+
+
+def written(
+    covariance: np.ndarray, unseen: np.ndarray, budget: int, target: str, polish: int, terms: bool
+) -> Parts:
+    """A covariance as rotations, variances along them, and rank-one terms for what they leave."""
+    n = len(covariance)
+    pairs, angles = grow(covariance, 0.0, budget, target, polish)
+    R = conjugate(covariance, pairs, angles)
+    d = np.maximum(np.diagonal(R), _along(pairs, angles, unseen))
+    if not terms:
+        return Parts(pairs, angles, d, np.zeros((n, 0)), np.zeros(0))
+    W = R / np.sqrt(np.outer(d, d))
+    np.fill_diagonal(W, 1.0)
+    values, V = np.linalg.eigh(W)
+    V[np.abs(V) < ROUNDING] = 0.0
+    weights = np.maximum(values, 1e-12) - 1
+    gain = 0.5 * (weights - np.log1p(weights))
+    order = np.argsort(-gain)
+    needed = int(np.searchsorted(-np.cumsum(gain[order][::-1])[::-1], -NEGLIGIBLE * n))
+    kept = order[: min(needed, int(MOST_TERMS * n))]
+    return Parts(pairs, angles, d, np.ascontiguousarray(V[:, kept]), weights[kept])
 
 
 def _rotations(
@@ -135,13 +238,6 @@ def _rotations(
     return found
 
 
-def _better(a: _Trial, b: _Trial) -> bool:
-    """Whether a is better than b by more than the folds' own spread lets one expect of chance."""
-    gain = b.losses - a.losses
-    error = float(gain.std(ddof=1)) / np.sqrt(len(gain)) if len(gain) > 1 else 0.0
-    return float(gain.mean()) > max(TOLERANCE, error)
-
-
 def _walk(
     fold: Fold, ridge: float, counts: list[int], target: str, unseen: np.ndarray, n_samples: float
 ) -> Iterator[Axes]:
@@ -160,79 +256,44 @@ def _walk(
         yield Axes(own, (Z * Z).mean(1) / s + least, Z.shape[1], least, delta, pairs[:used], angles[:used])
 
 
-def _with_terms(folds: Sequence[Fold], axes: list[Axes], here: _Trial, rival: _Trial) -> _Trial | None:
-    """Rank-one terms beside the rotations of a trial; None where the first fold shows that a rival is better."""
-    eigen, offsets = [], []
-    for index, (fold, own) in enumerate(zip(folds, axes, strict=True)):
-        others = [a for i, a in enumerate(axes) if i != index]
-        d = spectrum.learn(others, here.rule)(own.own, own.floor)
-        s = mean_variance(fold.covariance)
-        values, V = correlations(conjugate(fold.covariance, own.pairs, own.angles) / s, d)
-        Z = np.ascontiguousarray(fold.held_out.T, dtype=np.float64)
-        rotate_rows(Z, own.pairs, np.cos(own.angles), np.sin(own.angles), True)
-        y = V.T @ (Z / np.sqrt(s * d)[:, None])
-        squares, least = (y * y).mean(1) + (V * V).T @ (own.floor / d), np.full(len(d), LEAST_EIGENVALUE)
-        eigen.append(own._replace(own=values, held_out=squares, floor=least))
-        offsets.append(0.5 * float(np.log(d).sum()))
-        # With one fold, the rule is learned where it is tried: no other could look better.
-        if (
-            index == 0
-            and (spectrum.cross_validated(eigen, "monotone")[0] + offsets[0]) / len(d) > rival.losses[0]
-        ):
-            return None
-    losses = (spectrum.cross_validated(eigen, "monotone") + offsets) / len(d)
-    return _Trial(here.plan._replace(terms=spectrum.learn(eigen, "monotone")), here.rule, losses)
-
-
-def correlations(R: np.ndarray, d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues and vectors of what rotations leave: R = QᵀSQ with D on its diagonal, whitened by D.
-
-    Where D is smaller than R's own diagonal, that diagonal is used: correlations stay within ±1.
-    """
-    full = np.maximum(d, np.diagonal(R))
-    W = R / np.sqrt(np.outer(full, full))
-    np.fill_diagonal(W, 1.0)
-    values, vectors = np.linalg.eigh(W)
-    return np.maximum(values, 1e-12), vectors
-
-
-def _with_factors(
-    folds: Sequence[Fold], unseen: np.ndarray, n_samples: float, rival: _Trial
-) -> _Trial | None:
-    """The best factor analysis; None where the first fold shows that a rival is better."""
-    n = len(unseen)
-    ranks = [rank for rank in RANKS if rank < min(n, n_samples) / 2]
-    losses = np.full((len(ranks), len(folds)), np.inf)
-    for index, fold in enumerate(folds):
+def _best_rank(folds: Sequence[Fold], unseen: np.ndarray, n_samples: float) -> int:
+    """The number of factors with the least mean loss."""
+    ranks = [rank for rank in RANKS if rank < min(len(unseen), n_samples) / 2] or [0]
+    losses = np.zeros(len(ranks))
+    for fold in folds:
         s = mean_variance(fold.covariance)
         for place, found in enumerate(factors.factor_path(fold.covariance / s, ranks)):
             safe = found._replace(noise=np.maximum(found.noise, unseen / s))
-            losses[place, index] = factors.mean_loss(safe, fold.held_out / np.sqrt(s), unseen / s) / n
-        if losses[:, index].min(initial=np.inf) > rival.losses[index] and index == 0:
-            return None
-    best = int(np.argmin(losses.mean(1)))
-    return _Trial(rival.plan._replace(n_rotations=0, terms=None, n_factors=ranks[best]), "", losses[best])
+            losses[place] += factors.mean_loss(safe, fold.held_out / np.sqrt(s), unseen / s)
+    return ranks[int(np.argmin(losses))]
 
 
-def fit(S: np.ndarray, plan: Plan, unseen: np.ndarray, target: str, polish: int) -> Parts:
-    """The covariance of a whole sample under a plan; arguments as of `choose`, ``polish`` as of `grow`."""
-    s, n = mean_variance(S), len(S)
-    if plan.n_factors:
-        (found,) = factors.factor_path(S / s, [plan.n_factors])
-        found = found._replace(noise=np.maximum(found.noise, unseen / s))
-        none = np.zeros((0, 2), np.int64), np.zeros(0)
-        return Parts(*none, s * found.noise, *factors.whitened_terms(found))
-    pairs, angles = grow(S, plan.ridge, plan.n_rotations, target, polish)
-    R, F = conjugate(S, pairs, angles), np.diag(np.sqrt(unseen))
-    rotate_rows(F, pairs, np.cos(angles), np.sin(angles), True)
-    d = plan.level(
-        np.maximum(np.diagonal(R), 0.0) / s, (F * F).sum(1) / s
-    )  # along Q: diag(Qᵀ diag(unseen) Q)
-    if plan.terms is None:
-        return Parts(pairs, angles, s * d, np.zeros((n, 0)), np.zeros(0))
-    values, V = correlations(R / s, d)
-    weights = plan.terms(values, np.full(n, LEAST_EIGENVALUE)) - 1
-    gain = 0.5 * (weights - np.log1p(weights))
-    order = np.argsort(-gain)
-    kept = order[: int(np.searchsorted(-np.cumsum(gain[order][::-1])[::-1], -NEGLIGIBLE * n))]
-    return Parts(pairs, angles, s * d, np.ascontiguousarray(V[:, kept]), weights[kept])
+def _precisions(
+    S: np.ndarray, floor: np.ndarray, n_samples: float, rotated: np.ndarray, n_factors: int
+) -> list[np.ndarray]:
+    """The precision matrices of all `MODELS`, for S of mean variance 1; ``floor`` is what was not seen."""
+    delta = spectrum.analytic_intensity(S, n_samples)
+    shrunk = [inverse(_shrunk(S, floor, min(1.0, times * delta))) for times in (1.0, MORE)]
+    (found,) = factors.factor_path(S, [n_factors])
+    found = found._replace(noise=np.maximum(found.noise, floor))
+    V, w = factors.whitened_terms(found)
+    terms = (np.eye(len(S)) - (V * (w / (1 + w))) @ V.T) / np.sqrt(np.outer(found.noise, found.noise))
+    return [rotated, *shrunk, tree_precision(S + np.diag(floor), n_samples), terms]
+
+
+def _shrunk(S: np.ndarray, floor: np.ndarray, delta: float) -> np.ndarray:
+    return (1 - delta) * S + np.diag(delta + floor)
+
+
+def _rotated(pairs: np.ndarray, angles: np.ndarray, variances: np.ndarray) -> np.ndarray:  # shape: (n, n)
+    """Q D⁻¹ Qᵀ."""
+    basis = np.eye(len(variances))  # becomes Qᵀ
+    rotate_rows(basis, pairs, np.cos(angles), np.sin(angles), True)
+    return (basis.T / variances) @ basis
+
+
+def _along(pairs: np.ndarray, angles: np.ndarray, diagonal: np.ndarray) -> np.ndarray:  # shape: (n,)
+    """diag(QᵀCQ) for C = diag(diagonal)."""
+    rows = np.diag(np.sqrt(diagonal))
+    rotate_rows(rows, pairs, np.cos(angles), np.sin(angles), True)
+    return (rows * rows).sum(1)
