@@ -21,6 +21,7 @@ _missing: str | None = None  # why Triton cannot be imported
 try:
     from swallowtail.kernels.gpu import (
         backward,
+        block_tables,
         blocks,
         butterfly,
         calls,
@@ -28,7 +29,9 @@ try:
         dispatch,
         group_tables,
         grouped,
+        half_backward,
         pairs,
+        plan,
         small,
         tables,
     )
@@ -125,14 +128,20 @@ def rotate(
     """Q x, or Qᵀ x. Shapes: angles (B, K), x (B, m, n)."""
     if not wiring.n_rotations or not x.numel():
         return x.clone(memory_format=torch.contiguous_format)
-    if prepared is None and isinstance(wiring, Butterfly) and small.suits(wiring, x, angles):
-        return small.apply(wiring, angles, None, x, "to_basis" if transpose else "from_basis")
+    form: Form = "to_basis" if transpose else "from_basis"
+    if prepared is None and isinstance(wiring, Butterfly):
+        if small.suits(wiring, x, angles):
+            return small.apply(wiring, angles, None, x, form)
+        if blocks.suits_live(wiring, x, angles, form):
+            made = block_tables.make(wiring, angles, None, form, x.dtype)
+            return blocks.apply(wiring, made, x, form)
     if prepared is None:
-        make = _for_one_call if isinstance(wiring, Pairs) else prepare_training
-        prepared = make(wiring, angles, x)
+        # Longer vectors have groups of their own for gradients, and Q x alone is faster without.
+        shared = isinstance(wiring, Butterfly) and wiring.n <= 1 << plan.WHOLE.bits
+        prepared = (prepare_training if shared else _for_one_call)(wiring, angles, x)
     if isinstance(wiring, Pairs) or dispatch.made_groups(prepared, x.dtype, False) is not None:
         return dispatch.rotate(prepared, x, transpose)
-    y = _in_blocks(wiring, prepared, x, "to_basis" if transpose else "from_basis")
+    y = _in_blocks(wiring, prepared, x, form)
     if y is not None:
         return y
     return butterfly.apply(_butterfly(wiring), prepared, x, transpose, not transpose, None)
@@ -185,9 +194,13 @@ def rotate_backward(
     """
     if not wiring.n_rotations or not y.numel():
         return grad.to(y.dtype).clone(memory_format=torch.contiguous_format), torch.zeros_like(_widen(angles))
+    y, grad = y.contiguous(), grad.contiguous()
+    if prepared is None and isinstance(wiring, Butterfly):
+        found = half_backward.walk_back(wiring, angles, y, grad, transpose)
+        if found is not None:
+            return found[0], found[1].to(_arithmetic(angles.dtype))
     if prepared is None or (isinstance(prepared, PreparedButterfly) and prepared.fast):
         prepared = prepare_training(wiring, angles, y)
-    y, grad = y.contiguous(), grad.contiguous()
     made = dispatch.made_groups(prepared, y.dtype, False)
     if made is not None:
         grad_x, grad_angles = grouped.walk_back(made, y, grad, transpose)

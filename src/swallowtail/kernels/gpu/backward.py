@@ -16,6 +16,7 @@ from swallowtail.kernels.gpu.tables import PreparedButterfly, angle_index
 from swallowtail.kernels.gpu.triton.backward import backward_kernel, collect_kernel
 from swallowtail.wiring import Butterfly
 
+VECTORS = 2  # that `whole_backward_kernel` takes at a time
 PROGRAMS = 4  # per multiprocessor, each with its own sums: enough to keep it busy, few enough to add up
 # Entries per program of the collecting kernel, slots it reads at a time, its warps; the fastest of eight on an H200.
 COLLECT_BLOCK, COLLECT_SLOTS, COLLECT_WARPS = 16, 256, 8
@@ -25,8 +26,9 @@ def walk_back(
     wiring: Butterfly, prepared: PreparedButterfly, y: torch.Tensor, grad: torch.Tensor, transpose: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Gradients for x (B, m, n) and the angles (B, K), given y = Q x (or Qᵀ x) and its gradient, both contiguous."""
-    if prepared.passes == (plan.WHOLE_TRAINING,):
-        grad_x, total = _walk_back_whole(wiring, prepared, y, grad, transpose)
+    whole = plan.TRAINING.get(prepared.passes[0].bits)
+    if whole is not None and prepared.passes == (whole.whole,) and _keeps_sums(wiring, prepared, y):
+        grad_x, total = _walk_back_whole(wiring, prepared, whole, y, grad, transpose)
         return grad_x, _collect(wiring, prepared, [total], transpose)
     batch, m, n = y.shape
     wide = prepared.tables[0].u.dtype
@@ -36,7 +38,9 @@ def walk_back(
     grad_x = torch.empty_like(y)
     one = len(launches) == 1
     rows = m if one else max(1, min(m, device.SCRATCH_BYTES // (2 * batch * n * wide.itemsize)))
-    sums = [_sums(table.u, tile.rows, rows) for table, tile in zip(prepared.tables, shapes, strict=True)]
+    sums = [
+        _sums(table.u, tile.rows, rows, PROGRAMS) for table, tile in zip(prepared.tables, shapes, strict=True)
+    ]
     y_work = y if one else torch.empty(batch, rows, n, dtype=wide, device=y.device)
     g_work = grad if one else torch.empty_like(y_work)
     for first in range(0, m, rows):
@@ -66,15 +70,24 @@ def walk_back(
     return grad_x, _collect(wiring, prepared, sums, transpose)
 
 
+def _keeps_sums(wiring: Butterfly, prepared: PreparedButterfly, y: torch.Tensor) -> bool:
+    """Whether `whole_backward_kernel` can take what was prepared: one sweep, in float32 arithmetic."""
+    return wiring.depth == 1 and prepared.tables[0].u.dtype == torch.float32 and device.runs_gluon(y)
+
+
 def _walk_back_whole(
-    wiring: Butterfly, prepared: PreparedButterfly, y: torch.Tensor, grad: torch.Tensor, transpose: bool
+    wiring: Butterfly,
+    prepared: PreparedButterfly,
+    whole: plan.Training,
+    y: torch.Tensor,
+    grad: torch.Tensor,
+    transpose: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The gradient for x and each program's sums, by `whole_backward_kernel`."""
     batch, m, n = y.shape
     p, (u, v), grad_x = prepared.passes[0], prepared.tables[0], torch.empty_like(y)
-    tile_rows, warps = plan.WHOLE_TILES["backward"]
-    sums = _sums(u, tile_rows, m)
-    slots, row_blocks = sums.shape[1], -(-m // tile_rows)
+    sums, warps = _sums(u, VECTORS, m, whole.programs), whole.warps
+    slots, row_blocks = sums.shape[1], -(-m // VECTORS)
     launch(
         whole_backward_kernel, (batch * slots,),
         y, grad, grad_x, u, v, sums, n, m, row_blocks, slots, y.stride(0), grad.stride(0), grad_x.stride(0),
@@ -99,13 +112,13 @@ def _collect(
     return grad_angles
 
 
-def _sums(table: torch.Tensor, tile_rows: int, rows: int) -> torch.Tensor:
+def _sums(table: torch.Tensor, tile_rows: int, rows: int, programs: int) -> torch.Tensor:
     """Memory for each program's own sums, (B, slots, depth, tiles, bits, N/2).
 
     There are no more slots than blocks of rows in a launch, so that each slot is written.
     """
     blocks = -(-rows // tile_rows)
-    programs = PROGRAMS * device.multiprocessors(table.device)
+    programs *= device.multiprocessors(table.device)
     wanted = -(-programs // (len(table) * table.shape[2]))
     slots = max(1, min(blocks, wanted, device.SUMS_BYTES // (table.numel() * table.itemsize)))
     return table.new_empty(len(table), slots, *table.shape[1:])

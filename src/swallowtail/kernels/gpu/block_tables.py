@@ -1,8 +1,7 @@
 """Small matrices for the tensor cores, made from the angles on the device.
 
-A butterfly on N = high · low coordinates is a low round and a high round (`gluon.blocks` has the letters). The matrices
-of a round are the images of a few probe vectors under its stages alone: the existing kernels apply them in float32 with
-all other angles set to zero. They are rounded once. Nothing waits for the device.
+A butterfly on N = high · low coordinates is a low round and a high round (`gluon.blocks` has the letters). Their
+matrices are made in float32 and rounded once. Nothing waits for the device.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from swallowtail.kernels.gpu import butterfly, tables
+from swallowtail.kernels.gpu import butterfly, round_matrices, tables
 from swallowtail.kernels.gpu.block_plan import BlockPlan, Form, block_plan, strided_passes
 from swallowtail.kernels.gpu.plan import Pass
 from swallowtail.wiring import Butterfly
@@ -79,44 +78,46 @@ def make(
     """
     chosen = block_plan(wiring.n, form, wiring.reverse, dtype)
     assert chosen is not None  # `blocks.suits` asked before
-    angles = angles.float()
-    gain = None
-    if form == "symmetric":
-        assert eigenvalues is not None
-        eigenvalues = eigenvalues.float()
-        if dtype == torch.float16:  # bf16 has the range of float32
-            gain = power_of_two(eigenvalues)
-            eigenvalues = eigenvalues / gain
-    round_of = lambda stride, size, d=None: _matrices(wiring, angles, d, stride, size, chosen.width)
     low_first = (form == "from_basis") != wiring.reverse
+    passes = strided_passes(wiring.n, chosen.width)
+    strided = tuple(zip(passes, tables.cosines_and_sines(wiring, angles, torch.float32, passes), strict=True))
+    if form != "symmetric":
+        return Made(chosen, _rounds(wiring, angles, chosen, form, dtype), low_first, None, strided)
+    assert eigenvalues is not None
+    eigenvalues, angles, gain = eigenvalues.float(), angles.float(), None
+    if dtype == torch.float16:  # bf16 has the range of float32
+        gain = power_of_two(eigenvalues)
+        eigenvalues = eigenvalues / gain
+    round_of = lambda stride, size, d: _matrices(wiring, angles, d, stride, size, chosen.width)
     if chosen.high == 1:
-        rounds = [round_of(1, chosen.low, eigenvalues if form == "symmetric" else None)]
-        if form == "to_basis":
-            rounds = [_transposed(rounds[0])]
-    elif form == "symmetric":
+        rounds = [round_of(1, chosen.low, eigenvalues)]  # symmetric: as PyTorch's product wants them, too
+    else:
         low = round_of(1, chosen.low, None if wiring.reverse else eigenvalues)
         high = round_of(chosen.low, chosen.high, eigenvalues if wiring.reverse else None)
         outer, inner = (low, high) if wiring.reverse else (high, low)
         rounds = [_transposed(outer), inner, outer]
-    else:
-        rounds = [round_of(1, chosen.low), round_of(chosen.low, chosen.high)]
-        if chosen.thirds:
-            rounds.append(_high_third(wiring, angles))
-        if not low_first:
-            rounds.reverse()
-        if form == "to_basis":
-            rounds = [_transposed(matrices) for matrices in rounds]
-    if not chosen.rows:  # cuBLAS is faster with its right factor in this order
-        rounds = [_transposed(rounds[0])]
-    passes = strided_passes(wiring.n, chosen.width)
-    coefficients = tables.cosines_and_sines(wiring, angles, torch.float32, passes)
-    return Made(
-        chosen,
-        tuple(matrices.to(dtype, memory_format=torch.contiguous_format) for matrices in rounds),
-        low_first,
-        gain,
-        tuple(zip(passes, coefficients, strict=True)),
-    )
+    rounds = [matrices.to(dtype, memory_format=torch.contiguous_format) for matrices in rounds]
+    return Made(chosen, tuple(rounds), low_first, gain, strided)
+
+
+def _rounds(
+    wiring: Butterfly, angles: torch.Tensor, chosen: BlockPlan, form: Form, dtype: torch.dtype
+) -> tuple[torch.Tensor, ...]:
+    """The matrices of Q x or Qᵀ x, one launch per round."""
+    transpose = form == "to_basis"
+
+    def made(stride: int, size: int, transpose: bool = transpose, thirds: bool = False) -> torch.Tensor:
+        return round_matrices.matrices(
+            wiring, angles, dtype, stride, size, chosen.width, transpose, thirds=thirds
+        )
+
+    if chosen.high == 1:
+        # cuBLAS is faster with its right factor in the order from, to.
+        return (made(1, chosen.low, transpose=transpose == bool(chosen.rows)),)
+    rounds = [made(1, chosen.low), made(chosen.low, chosen.high)]
+    if chosen.thirds:
+        rounds.append(made(128, 16, thirds=True))
+    return tuple(rounds if (form == "from_basis") != wiring.reverse else reversed(rounds))
 
 
 def _matrices(
@@ -126,15 +127,14 @@ def _matrices(
     stride: int,
     size: int,
     width: int,
-    done: int = 0,
 ) -> torch.Tensor:  # shape: (column blocks, blocks, to, from)
     """The matrices of the stages with strides from ``stride`` to below ``stride · size``, float32.
 
-    The first ``done`` of these stages are left out. With eigenvalues, symmetric ones: these stages' Q D Qᵀ. Coordinates
-    beyond n are zero.
+    They are the images of a few probe vectors under these stages alone: the existing kernels apply them with all other
+    angles set to zero. With eigenvalues, symmetric ones: these stages' Q D Qᵀ. Coordinates beyond n are zero.
     """
     n = wiring.n
-    alone = torch.where(_between(wiring, stride << done, stride * size, angles.device), angles, 0.0)
+    alone = torch.where(_between(wiring, stride, stride * size, angles.device), angles, 0.0)
     prepared = tables.prepare_plain(wiring, alone, eigenvalues, torch.float32)
     probes = _probes(n, stride, size, angles.device)
     y = butterfly.apply(wiring, prepared, probes, eigenvalues is not None, True, prepared.middle)[0]
@@ -144,12 +144,6 @@ def _matrices(
     y = y.view(size, columns, width // (size * stride), size, stride)
     # (from, column blocks, above, to, below) → (column blocks, above, below, to, from)
     return y.permute(1, 2, 4, 3, 0).reshape(columns, width // size, size, size)
-
-
-def _high_third(wiring: Butterfly, angles: torch.Tensor) -> torch.Tensor:  # shape: (1, 128, 16, 16)
-    """The high round of `gluon.thirds`, whose blocks are counted by bits 0–2, 4–6 and 3 of a coordinate."""
-    matrices = _matrices(wiring, angles, None, 128, 16, wiring.n, done=1)
-    return matrices.view(8, 2, 8, 16, 16).permute(2, 0, 1, 3, 4).reshape(matrices.shape)
 
 
 def power_of_two(eigenvalues: torch.Tensor) -> torch.Tensor:  # shape: (1,)

@@ -34,6 +34,11 @@ def suits(wiring: Butterfly, x: torch.Tensor, form: Form) -> bool:
     )
 
 
+def suits_live(wiring: Butterfly, x: torch.Tensor, angles: torch.Tensor, form: Form) -> bool:
+    """Whether they should take vectors although the matrices, of angles (1, K), have to be made first."""
+    return x.numel() >= MANY and len(angles) == 1 and suits(wiring, x, form)
+
+
 @lru_cache(maxsize=256)
 def _launches(wiring: Butterfly, form: Form, dtype: torch.dtype) -> int:
     """How many launches a product takes; 0 if these kernels do not take it."""

@@ -66,9 +66,16 @@ def symmetric(
     wiring: Pairs, angles: torch.Tensor, eigenvalues: torch.Tensor, x: torch.Tensor, prepared: Any
 ) -> torch.Tensor:
     """Q D Qᵀ x on x (B, m, n), with eigenvalues (B, n)."""
-    if grouped.suits(wiring, angles, x.dtype):
-        made = None if prepared is None or prepared.middle is None else made_groups(prepared, x.dtype, True)
-        made = group_tables.make(wiring, angles, eigenvalues, x.dtype) if made is None else made
+    made = None
+    if prepared is not None and prepared.middle is not None:
+        made = made_groups(prepared, x.dtype, True)
+    if (
+        made is None
+        and (prepared is None or prepared.rounds is None)
+        and grouped.suits(wiring, angles, x.dtype)
+    ):
+        made = group_tables.make(wiring, angles, eigenvalues, x.dtype)
+    if made is not None:
         return grouped.apply(made, x, False)
     prepared = prepare_once(wiring, angles, x.dtype) if prepared is None else prepared
     y = _in_rounds(prepared, x, True, True, eigenvalues)

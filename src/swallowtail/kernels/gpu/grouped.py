@@ -8,7 +8,7 @@ import torch
 
 from swallowtail.kernels.gpu import device
 from swallowtail.kernels.gpu.group_plan import TRITON_SIZE, GroupPlan, group_plan
-from swallowtail.kernels.gpu.group_tables import MadeGroups
+from swallowtail.kernels.gpu.group_tables import Layout, MadeGroups
 from swallowtail.kernels.gpu.launch import launch
 from swallowtail.kernels.gpu.triton.block_diagonal import (
     block_diagonal_backward_kernel,
@@ -79,11 +79,10 @@ def walk_back(
     plan = made.layout.plan
     if plan.size > TRITON_SIZE or (y.itemsize == 4 and plan.rest >= 0):
         # Tensor cores take no transposed float32 factors. PyTorch's product is faster than exchanging them.
-        return apply(made, grad, not transpose), angle_gradients(
-            made, _sums_by_pytorch(made, y, grad), transpose
-        )
+        sums = sums_by_pytorch(plan, y, grad)
+        return apply(made, grad, not transpose), angle_gradients(made.layout, made.angles, sums, transpose)
     grad_x, sums = _backward(made, y, grad, transpose)
-    return grad_x, angle_gradients(made, sums, transpose)
+    return grad_x, angle_gradients(made.layout, made.angles, sums, transpose)
 
 
 def _columns(plan: GroupPlan, x: torch.Tensor) -> torch.Tensor:  # shape: (blocks, m, size)
@@ -98,12 +97,11 @@ def _apply_by_pytorch(made: MadeGroups, x: torch.Tensor, transpose: bool) -> tor
     y = torch.empty_like(x)
     with torch.no_grad():
         torch.bmm(_columns(plan, x), matrices if transpose else matrices.mT, out=_columns(plan, y))
-        return y if made.gain is None else y.mul_(made.gain.to(y.dtype))
+        return y if made.gain is None else y.mul_(made.gain)  # in float32: fp16 may not hold it
 
 
-def _sums_by_pytorch(made: MadeGroups, y: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+def sums_by_pytorch(plan: GroupPlan, y: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
     """Σ g yᵀ of every block in float32, (1, blocks, size, size); only the last block may be shorter."""
-    plan = made.layout.plan
     if not plan.rest:
         return _products(_columns(plan, grad), _columns(plan, y))[None]
     sums = torch.zeros(plan.n_blocks, plan.size, plan.size, dtype=torch.float32, device=y.device)
@@ -142,13 +140,15 @@ def _backward(
     return grad_x, sums
 
 
-def angle_gradients(made: MadeGroups, sums: torch.Tensor, transpose: bool) -> torch.Tensor:
-    """Gradients (1, K) from Σ g yᵀ in parts, (parts, blocks, size, size)."""
-    layout, plan, count = made.layout, made.layout.plan, made.angles.shape[1]
+def angle_gradients(
+    layout: Layout, angles: torch.Tensor, sums: torch.Tensor, transpose: bool
+) -> torch.Tensor:
+    """Gradients (1, K) from Σ g yᵀ in parts, (parts, blocks, size, size), for contiguous angles (1, K)."""
+    plan, count = layout.plan, angles.shape[1]
     slabs = plan.size // GRADIENT_ROWS
     parts = torch.empty(slabs, count, dtype=torch.float32, device=sums.device)
     launch(
-        angle_gradients_kernel, (plan.n_blocks, slabs), made.angles, layout.partner, layout.angle, sums, parts,
+        angle_gradients_kernel, (plan.n_blocks, slabs), angles, layout.partner, layout.angle, sums, parts,
         len(plan.partner), plan.n_blocks, len(sums), count, TRANSPOSE=transpose, SIZE=plan.size, ROWS=GRADIENT_ROWS,
         warps=8 if plan.size > TRITON_SIZE else 4,
     )  # fmt: skip

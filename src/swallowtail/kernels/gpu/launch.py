@@ -36,6 +36,8 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, warps: int = 4, 
         constants: the ``tl.constexpr`` parameters.
     """
     device = arguments[0].get_device()
+    if 0 in grid:
+        return  # the driver refuses it
     if not runs_cuda(device):
         run(kernel, grid, arguments, warps, constants)
     elif device != _current_device():

@@ -107,7 +107,7 @@ def multiply_dense(dense: Dense, x: torch.Tensor) -> torch.Tensor:
     """The product with x (1, m, n)."""
     with torch.no_grad():
         y = torch.matmul(x, dense.matrix)
-        return y if dense.gain is None else y.mul_(dense.gain)
+        return y if dense.gain is None else y.mul_(dense.gain)  # in float32: fp16 may not hold it
 
 
 def _make_dense(made: MadeRounds, n: int, symmetric: bool, dtype: torch.dtype) -> Dense:
@@ -118,8 +118,7 @@ def _make_dense(made: MadeRounds, n: int, symmetric: bool, dtype: torch.dtype) -
     assert made.middle is not None
     gain = power_of_two(made.middle) if dtype == torch.float16 else None  # bf16 has the range of float32
     middle = made.middle if gain is None else made.middle / gain
-    factor = None if gain is None else gain.to(dtype)
-    return Dense(apply(made, unit, True, True, middle)[0].to(dtype), factor)
+    return Dense(apply(made, unit, True, True, middle)[0].to(dtype), gain)
 
 
 def suits(wiring: Pairs, angles: torch.Tensor, dtype: torch.dtype) -> bool:

@@ -148,9 +148,9 @@ def prepare_plain(
     if not wiring.n_rotations:
         return PreparedButterfly(False, (), (), angles.new_empty(0), middle)
     passes = plan.passes_of(wiring.n)
-    one_sweep = passes == (plan.WHOLE,) and wiring.depth == 1
-    if training and one_sweep and dtype == torch.float32 and runs_gluon(angles):
-        passes = (plan.WHOLE_TRAINING,)
+    found = plan.TRAINING.get((wiring.n - 1).bit_length()) if training and wiring.depth == 1 else None
+    if found is not None and dtype == torch.float32 and runs_gluon(angles):
+        passes = (found.whole,)
     tables = cosines_and_sines(wiring, angles, dtype, passes)
     return PreparedButterfly(False, passes, tables, angles.new_empty(0, dtype=dtype), middle)
 

@@ -12,11 +12,12 @@ from swallowtail.kernels.gpu import plan
 from swallowtail.kernels.gpu.gluon import layouts
 from swallowtail.kernels.gpu.triton.groups import radix
 
+KINDS = [(plan.WHOLE, *tile) for tile in plan.WHOLE_TILES.values()]
+KINDS += [(t.whole, 2, t.warps) for t in plan.TRAINING.values()]
 
-@pytest.mark.parametrize("kind", ["one way", "both ways", "backward"])
-def test_each_number_is_in_one_register_of_one_thread(kind):
-    p = plan.WHOLE_TRAINING if kind == "backward" else plan.WHOLE
-    rows, warps = plan.WHOLE_TILES[kind]
+
+@pytest.mark.parametrize(("p", "rows", "warps"), KINDS)
+def test_each_number_is_in_one_register_of_one_thread(p, rows, warps):
     for group in range(p.groups):
         layout = layouts.group_layout(group, p.groups, p.bits, rows, warps)
         partners = 2 ** int(radix(group, p.groups, p.bits))

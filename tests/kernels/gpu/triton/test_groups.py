@@ -14,7 +14,7 @@ PASSES = sorted(
 )
 
 
-@pytest.mark.parametrize("p", [*PASSES, plan.WHOLE_TRAINING])
+@pytest.mark.parametrize("p", [*PASSES, *(training.whole for training in plan.TRAINING.values())])
 def test_groups_follow_each_other_and_cover_the_pass(p):
     stages = []
     for group in range(p.groups):

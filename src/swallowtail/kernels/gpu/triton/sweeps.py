@@ -10,6 +10,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from swallowtail.kernels.gpu.triton.angles import cos_sin
+
 
 @triton.jit
 def _level(angles_ptr, partner_ptr, angle_ptr, level, block, blocks, SIZE: tl.constexpr):
@@ -17,11 +19,8 @@ def _level(angles_ptr, partner_ptr, angle_ptr, level, block, blocks, SIZE: tl.co
     at = (level * blocks + block) * SIZE + tl.arange(0, SIZE)
     number = tl.load(angle_ptr + at)
     theta = tl.load(angles_ptr + tl.abs(number) - 1, mask=number != 0, other=0.0)
-    if theta.dtype == tl.float64:  # a large angle has to lose its turns before it loses digits
-        theta -= 6.283185307179586 * tl.floor(theta * 0.15915494309189535 + 0.5)
-    theta = theta.to(tl.float32)
-    sine = tl.where(number < 0, -tl.sin(theta), tl.sin(theta))
-    return tl.load(partner_ptr + at), tl.cos(theta), sine, number
+    cosine, sine = cos_sin(theta)
+    return tl.load(partner_ptr + at), cosine, tl.where(number < 0, -sine, sine), number
 
 
 @triton.jit
