@@ -18,6 +18,7 @@ from swallowtail import (
 )
 from swallowtail.fitting import Stop, fit_symmetric
 from swallowtail.fitting.methods.pairs import align_pairs
+from swallowtail.fitting.watch import Watch, in_time
 from swallowtail.metrics import error_angle
 
 N = 12
@@ -136,3 +137,18 @@ def test_stop_keeps_the_best_of_a_hybrid():
     result = fit_symmetric(H, method="hybrid", callback=stop)
     assert result.status == "stopped"
     assert result.relative_error < 1
+
+
+def test_no_products_are_asked_for_that_there_is_no_time_to_use():
+    """Between two products 0.1 s passed, of a limit of 1 s: three times as long is kept for what comes after."""
+    watch = Watch(progress=False, max_seconds=1.0)
+    product, callback = in_time(lambda X: time.sleep(0.3) or X, watch)
+    watch.begin -= 0.1  # our own work
+    product(np.ones(2))
+    callback("probe", 1, float("nan"))
+    callback("grow", 1, 0.5)
+    watch.limit -= 0.5
+    callback("grow", 2, 0.5)
+    with pytest.raises(Stop):
+        callback("probe", 2, float("nan"))
+    assert watch.status == "time"

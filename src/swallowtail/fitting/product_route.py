@@ -21,6 +21,7 @@ from swallowtail.fitting.methods.products import ProductFit, fit_products, fit_s
 from swallowtail.fitting.properties import ApplyColumns, warn_asymmetry
 from swallowtail.fitting.quality import HeldOut, of_products
 from swallowtail.fitting.result import Candidate, Quality
+from swallowtail.fitting.watch import in_time
 from swallowtail.metrics import column_angles
 from swallowtail.operators import HybridOperator
 
@@ -78,16 +79,9 @@ def _from_products(
     enough = ENOUGH_PRODUCTS if f is None else ENOUGH_FOR_FUNCTIONS
     total = min(n, request.max_products or enough)
     kept = total // (16 if f is None else 4) if total >= FEWEST_MEASURED else 0
-    fit = fit_products(
-        product,
-        n,
-        job.budget,
-        total - kept,
-        request.seed,
-        job.watch.callback,
-        function=f,
-        **request.options,
-    )
+    timed, callback = in_time(product, job.watch)
+    arguments = (n, job.budget, total - kept, request.seed, callback)
+    fit = fit_products(timed, *arguments, function=f, **request.options)
     if not kept or job.watch.status:
         return fit, None
     generator = np.random.default_rng(request.seed + 1)

@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from swallowtail.fitting.core.records import Callback, Stop
 
+AFTERWARDS = 3.0  # times our own work between products: completing H, a first fit, measuring it
 _AROUND: ContextVar[Watch | None] = ContextVar("_AROUND", default=None)
 
 
@@ -54,8 +55,8 @@ class Watch:
     def seconds(self) -> float:
         return time.perf_counter() - self.begin
 
-    def callback(self, stage: str, done: int, objective: float) -> None:
-        """Called by the fitters after every step; raises `Stop`."""
+    def callback(self, stage: str, done: int, objective: float, later: float = 0.0) -> None:
+        """Called by the fitters after every step; raises `Stop`, ``later`` seconds before the limit."""
         if not self._bar.disable:
             error = f"{objective**0.5:.4f}" if objective >= 0 else f"{objective:.4f}"
             text = (
@@ -64,7 +65,7 @@ class Watch:
             self._bar.set_postfix_str(f"{stage}, {text}", refresh=False)
             self._bar.update()
         self._ask_the_user(stage, done, objective)
-        if self.limit is not None and time.perf_counter() > self.limit:
+        if self.limit is not None and time.perf_counter() + later > self.limit:
             self.status = "time"
         if self.status:
             raise Stop
@@ -108,3 +109,24 @@ class Watch:
         finally:
             if self._handler is not None:
                 signal.signal(signal.SIGINT, self._handler)
+
+
+def in_time(product: Callable[[Any], Any], watch: Watch) -> tuple[Callable[[Any], Any], Callback]:
+    """A product and a callback that ask for no more products than there is time left to use.
+
+    What has to come after the last product takes `AFTERWARDS` times as long as our own work between them.
+    """
+    in_products = 0.0
+
+    def timed(X: Any) -> Any:
+        nonlocal in_products
+        begin = time.perf_counter()
+        Y = product(X)
+        in_products += time.perf_counter() - begin
+        return Y
+
+    def callback(stage: str, done: int, objective: float) -> None:
+        later = AFTERWARDS * (watch.seconds - in_products) if stage == "probe" else 0.0
+        watch.callback(stage, done, objective, later)
+
+    return timed, callback

@@ -164,9 +164,7 @@ class GivensLinear(nn.Module, BaseTunerLayer):
         for name in reversed(merged):  # the first to act on x stands at the right end of W T₂ T₁
             weight = self._rotate(name).T(weight)
         if safe_merge and not bool(torch.isfinite(weight).all()):
-            raise ValueError(
-                f"adapters {', '.join(names)}: expected finite merged weights, got NaN or infinity"
-            )
+            raise ArgumentError(f"adapters {', '.join(names)}", "finite merged weights", "NaN or infinity")
         self._set_rows(weight)
         self.merged_adapters = merged
 

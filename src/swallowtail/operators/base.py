@@ -74,7 +74,7 @@ class Operator:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """For `numpy.asarray(operator)`: always a new array."""
         if copy is False:
-            raise ValueError("an operator has no array to share; try copy=None")
+            raise ArgumentError("copy", "None or True, as an operator has no array to share", "False")
         dense = self.to_numpy()
         return dense if dtype is None else dense.astype(dtype)
 

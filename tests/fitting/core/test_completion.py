@@ -6,6 +6,7 @@ import pytest
 from swallowtail.fitting.core import completion
 from swallowtail.fitting.core.completion import complete, orthonormal_samples, probe
 from swallowtail.fitting.core.product import conjugate
+from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.methods.products import fit_products
 
 
@@ -117,3 +118,31 @@ def test_noise_does_not_spoil_a_low_rank():
     Y = H @ X
     Y += 0.01 * np.linalg.norm(Y) / np.sqrt(Y.size) * generator.standard_normal(Y.shape)
     assert relative_error(H, complete(orthonormal_samples(X, Y)).factor.dense()) < 0.05
+
+
+def test_pieces_of_a_pass_span_what_the_pass_does(monkeypatch):
+    H = symmetric(40)
+    whole = probe(lambda X: H @ X, 40, 15, passes=3)
+    monkeypatch.setattr(completion, "PIECE_NUMBERS", 2 * 40)
+    widths = []
+    pieces = probe(lambda X: widths.append(X.shape[1]) or H @ X, 40, 15, passes=3)
+    assert widths == [2, 2, 1] * 3
+    np.testing.assert_allclose(pieces.X.T @ pieces.X, np.eye(15), atol=1e-14)
+    np.testing.assert_allclose(pieces.Y, H @ pieces.X, atol=1e-12)
+    # A Krylov space from other random columns: what it says of the norm is as good.
+    assert pieces.norm == pytest.approx(whole.norm, rel=0.2)
+
+
+def test_a_pass_can_be_stopped_between_its_pieces(monkeypatch):
+    monkeypatch.setattr(completion, "PIECE_NUMBERS", 2 * 40)
+    H, reports = symmetric(40), []
+
+    def report(stage, done, objective):
+        reports.append((stage, done))
+        if done >= 4:
+            raise Stop
+
+    probes = probe(lambda X: H @ X, 40, 30, passes=3, report=report)
+    assert reports == [("probe", 2), ("probe", 4)]
+    assert probes.X.shape == (40, 4)
+    assert np.isfinite(complete(probes).factor.dense()).all()
