@@ -1,6 +1,6 @@
 """Regularised covariances and classifiers beside their rivals, on splits that development did not use.
 
-    python -m benchmarks.gaussians.regularised [--fashion FOLDER] [--splits 10] [--only accuracy density]
+    python -m benchmarks.gaussians.regularised [--fashion FOLDER] [--splits 10] [--only accuracy density] [--ours]
 
 Held-out log-density in nats per dimension at N = n/2, n, 4n and 16n, the lowest score of a row, and accuracy.
 Rows go to results/regularised.csv and to docs/benchmarks.md.
@@ -12,6 +12,7 @@ import argparse
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -107,20 +108,21 @@ def predictions(split: Split) -> Iterator[tuple[str, np.ndarray]]:
     yield "regularised QDA", _regularised_qda(split)
 
 
-def measure(task: str, name: str, size: float, n_splits: int, folder: Path) -> list[Row]:
+def measure(task: str, name: str, size: float, n_splits: int, folder: Path, ours: bool) -> list[Row]:
     """Means over the splits, one row per method."""
+    wanted = (lambda found: takewhile(lambda one: one[0].startswith("Givens"), found)) if ours else iter
     found: dict[str, list[tuple[float, float]]] = {}
     for seed in range(FIRST, FIRST + n_splits):
         if task == "density":
             split = density_split(name, int(size * COLUMNS[name]), seed, folder)
             if split is None:
                 return []
-            for method, values in densities(split, name, size):
+            for method, values in wanted(densities(split, name, size)):
                 n = split.train.shape[1]
                 found.setdefault(method, []).append((float(values.mean()) / n, float(values.min()) / n))
         else:
             split = class_split(name, int(size), seed, folder)
-            for method, predicted in predictions(split):
+            for method, predicted in wanted(predictions(split)):
                 found.setdefault(method, []).append((float((predicted == split.right).mean()), 0.0))
     rows = []
     for method, values in found.items():
@@ -134,25 +136,34 @@ def measure(task: str, name: str, size: float, n_splits: int, folder: Path) -> l
     return rows
 
 
+def _key(row: Row) -> tuple[Any, ...]:
+    return row["task"], row["data"], float(row["size"]), row["method"]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fashion", type=Path, default=FASHION, help="folder of Fashion-MNIST's files")
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--only", nargs="*", default=["accuracy", "density"])
     parser.add_argument("--data", nargs="*", default=[*COLUMNS, "digits"])
+    parser.add_argument("--sizes", nargs="*", type=float, help="only these numbers of rows, or N / n")
+    parser.add_argument(
+        "--ours", action="store_true", help="keep the rows of rivals, which are of the same splits"
+    )
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     jobs = [("accuracy", name, float(size)) for name, sizes in CLASSES.items() for size in sizes]
     jobs += [("density", name, times) for times in (0.5, 1.0, 4.0, 16.0) for name in COLUMNS]
     rows: list[Row] = [{k: v for k, v in r.items() if k not in FACTS} for r in read_rows("regularised")]
-    for task, name, size in tqdm([j for j in jobs if j[0] in options.only and j[1] in options.data]):
+    command = f"python -m benchmarks.gaussians.regularised {' '.join(sys.argv[1:])}"
+    jobs = [j for j in jobs if j[0] in options.only and j[1] in options.data]
+    for task, name, size in tqdm([j for j in jobs if options.sizes is None or j[2] in options.sizes]):
         if name == "fashion" and not options.fashion.exists():
             continue
-        made = measure(task, name, size, options.splits, options.fashion)
-        rows = [r for r in rows if (r["task"], r["data"], float(r["size"])) != (task, name, size)] + made
-        write_rows(
-            "regularised", rows, f"python -m benchmarks.gaussians.regularised {' '.join(sys.argv[1:])}"
-        )
+        made = measure(task, name, size, options.splits, options.fashion, options.ours)
+        keys = {_key(row) for row in made}
+        rows = [r for r in rows if _key(r) not in keys] + [{**row, "run": command} for row in made]
+        write_rows("regularised", rows, command)
     replace_between(BENCHMARKS, "<!-- regularised -->", "<!-- end regularised -->", page(rows))
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import logsumexp
+from sklearn.covariance import OAS
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -14,7 +15,16 @@ from swallowtail.gaussians.mixture import GivensMixture
 from swallowtail.gaussians.selection import rotation_of
 
 
-@parametrize_with_checks([GivensMixture(random_state=0), GivensMixture(2, rotations="tied", random_state=0)])
+def not_expected(estimator):
+    """With two components, the start is by k-means, which scikit-learn itself excuses from this check."""
+    reason = "a row of weight 2 is drawn less often than two equal rows when k-means starts"
+    return {"check_sample_weight_equivalence_on_dense_data": reason} if estimator.n_components > 1 else {}
+
+
+@parametrize_with_checks(
+    [GivensMixture(random_state=0), GivensMixture(2, rotations="tied", random_state=0)],
+    expected_failed_checks=not_expected,
+)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
@@ -32,6 +42,19 @@ def blobs(n_samples=600, n=12, k=3, seed=0, distance=6.0):
 def test_log_densities_are_those_of_dense_gaussians():
     X, _, _ = blobs()
     model = GivensMixture(3, random_state=0).fit(X)
+    logs = [
+        torch.distributions.MultivariateNormal(torch.from_numpy(mean), precision_matrix=precision.to_dense())
+        .log_prob(torch.from_numpy(X))
+        .numpy()
+        for mean, precision in zip(model.means_, model.precisions_, strict=True)
+    ]
+    logs = np.stack(logs, axis=1) + np.log(model.weights_)
+    spread = X.var(0) + 0.1 * X.var(0).mean()
+    broad = np.log(1 / 601) - 0.5 * ((X - X.mean(0)) ** 2 / spread + np.log(2 * np.pi * spread)).sum(1)
+    np.testing.assert_allclose(
+        model.score_samples(X), np.logaddexp(np.log(600 / 601) + logsumexp(logs, axis=1), broad), rtol=1e-7
+    )
+    model = GivensMixture(3, shrinkage=0.01, random_state=0).fit(X)  # a number: no background
     logs = [
         torch.distributions.MultivariateNormal(torch.from_numpy(mean), precision_matrix=precision.to_dense())
         .log_prob(torch.from_numpy(X))
@@ -113,6 +136,35 @@ def test_warm_start_continues():
         first = model.fit(X).lower_bound_
     with pytest.warns(ConvergenceWarning):
         assert model.fit(X).lower_bound_ > first
+
+
+def test_weights_count_rows_more_often():
+    X, _, _ = blobs(distance=3.0)
+    often = np.random.default_rng(1).integers(0, 3, len(X))
+    start = {"means_init": X[[0, 1, 2]], "shrinkage": 0.01, "tol": 1e-6, "max_iter": 300}
+    weighted = GivensMixture(3, **start).fit(X, sample_weight=often)
+    repeated = GivensMixture(3, **start).fit(np.repeat(X, often, axis=0))
+    np.testing.assert_allclose(weighted.means_, repeated.means_, atol=1e-3)
+    np.testing.assert_allclose(weighted.weights_, repeated.weights_, atol=1e-4)
+    assert weighted.score(X, sample_weight=often) == pytest.approx(
+        repeated.score(np.repeat(X, often, axis=0)), abs=1e-3
+    )
+    streamed = GivensMixture(3, random_state=0).partial_fit(X, sample_weight=often)
+    streamed.partial_fit(X, sample_weight=often)
+    assert np.isfinite(streamed.score(X))
+    with pytest.raises(ValueError, match="at least one non-zero"):
+        GivensMixture(3).fit(X, sample_weight=np.zeros(len(X)))
+
+
+def test_a_row_like_no_other_costs_little_more_than_under_one_gaussian():
+    """Pixels that were dark in all rows, with a little noise, and one row in which they are bright."""
+    rng = np.random.default_rng(0)
+    X = rng.random((400, 30)) * np.where(np.arange(30) < 15, 1.0, 1e-3)
+    model, odd = GivensMixture(2, random_state=0).fit(X), np.ones((2, 30))
+    covariance = OAS().fit(X)
+    assert model.score(odd) > covariance.score(odd) - 2 * abs(covariance.score(odd))
+    assert GivensMixture(2, shrinkage=1e-6, random_state=0).fit(X).score(odd) < 100 * covariance.score(odd)
+    np.testing.assert_allclose(model.predict_proba(odd).sum(1), 1.0)
 
 
 def test_criteria_and_samples():

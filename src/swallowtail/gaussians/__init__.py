@@ -31,6 +31,7 @@ The other files serve these:
 | shape.py | a covariance with rotations and rank-one terms: operators, whitening, samples |
 | selection.py | growing rotations; which, how many, and how much noise for a mixture |
 | classes.py | the Gaussians of the classifier |
+| background.py | a broad Gaussian beside a mixture's components |
 | components.py | the Gaussians of a mixture and their M-step |
 | distances.py | Mahalanobis distances to all of them in one pass, for the E-step |
 

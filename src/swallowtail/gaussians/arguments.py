@@ -36,6 +36,13 @@ def check_scale(X: np.ndarray) -> None:
         raise ArgumentError("X", expected, f"up to {largest:.3g}", "try other units")
 
 
+def row_weights(X: np.ndarray, sample_weight: Any) -> np.ndarray:  # shape: (N,), float64
+    """How often each row of X counts: once, or as ``sample_weight`` says."""
+    from sklearn.utils.validation import _check_sample_weight
+
+    return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+
+
 def check_covariance(model: Any, n: int) -> None:
     """All arguments of a `GivensCovariance` that is to be fitted to rows of n columns."""
     checks.choice("target", model.target, ("likelihood", "matrix"))

@@ -8,14 +8,17 @@ import numpy as np
 import torch
 from scipy.special import logsumexp
 
+from swallowtail.gaussians.background import Background
 from swallowtail.gaussians.distances import Distances
 from swallowtail.gaussians.mixture_statistics import MixtureStatistics
 from swallowtail.gaussians.selection import Plan, grow, rotation_of, variances_along
+from swallowtail.gaussians.spectrum import UNSEEN_TIED, repeated
 from swallowtail.operators import Rotation, SymmetricOperator
 
 NEGLIGIBLE = 1e-10  # a responsibility below this adds nothing to a moment in float64
 LEAST = 1e-6  # a variance is at least this fraction of its column's over all data: no component is a spike
 ROWS = 1024  # taken to float64 at a time
+SAMPLE = 4096  # rows that show which columns mostly repeat one value
 
 
 class Components:
@@ -23,8 +26,8 @@ class Components:
 
     Args:
         X: the rows of the start, shape (N, n).
-        resp: their responsibilities, shape (N, k).
-        plan: ridge, number of rotations and noise b.
+        resp: their responsibilities, shape (N, k), times the weights of the rows if they have any.
+        plan: ridge, number of rotations, noise b, and the share of the background.
         target: "likelihood" or "matrix".
         tied: one Q for all components.
         rotations: Q_k to begin with; chosen from the rows of the start if there are none.
@@ -51,6 +54,12 @@ class Components:
         self._rotate_by([identity] * resp.shape[1] if rotations is None else rotations)
         self.along = np.broadcast_to(self.least / LEAST, self.means.shape)  # D, shape: (k, n)
         self.along = self._along(X, resp, self._distances)
+        self.background: Background | None = None
+        if plan.background:
+            self.background = Background(X.mean(0, dtype=np.float64), variances, plan.background)
+            # What columns that mostly repeat one value may hold: as for one covariance, by what rows may have missed.
+            missed = min(UNSEEN_TIED * resp.shape[1] / len(X), 1.0) * float(self.weights @ self.along.mean(1))
+            self.least = np.where(repeated(X[:SAMPLE]), np.maximum(self.least, missed), self.least)
         if rotations is None:
             self.choose_rotations(X, resp)
         else:
@@ -77,6 +86,11 @@ class Components:
         q = self._distances(X, self._centre, self._rotated_means, self._weights_along)
         return constant - 0.5 * q.astype(np.float64)
 
+    def log_density(self, X: np.ndarray, logs: np.ndarray) -> np.ndarray:  # shape: (m,)
+        """log p(x) of the mixture with its background, from `weighted_log_densities`."""
+        components = logsumexp(logs, axis=1)
+        return components if self.background is None else self.background.beside(X, components)
+
     def maximise(self, X: np.ndarray, resp: np.ndarray) -> None:
         """The M-step with rotations as they are: weights, means, and variances along Q."""
         self.counts = resp.sum(0, dtype=np.float64) + 10 * np.finfo(np.float64).eps
@@ -84,17 +98,20 @@ class Components:
         self.along = self._along(X, resp, self._distances)
         self._bind()
 
-    def statistics(self, X: np.ndarray, scatters: bool = False) -> MixtureStatistics:
+    def statistics(
+        self, X: np.ndarray, scatters: bool = False, weights: np.ndarray | None = None
+    ) -> MixtureStatistics:
         """An E-step over rows (m, n), as statistics that merge with those of other rows.
 
         Args:
             X: the rows, in any dtype.
             scatters: whether to keep k matrices (n, n) as well, for choosing rotations again.
+            weights: how often each row counts, shape (m,); once by default.
         """
         X = X.astype(self.dtype, copy=False)
         logs = self.weighted_log_densities(X)
-        log_density = logsumexp(logs, axis=1)
-        resp = np.exp(logs - log_density[:, None])
+        log_density, often = self.log_density(X, logs), np.ones(len(X)) if weights is None else weights
+        resp = np.exp(logs - log_density[:, None]) * often[:, None]
         counts, means = resp.sum(0), _means(X, resp)
         empty = counts <= NEGLIGIBLE
         counts[empty] = 0.0
@@ -103,7 +120,9 @@ class Components:
         if scatters:
             kept = np.stack([_scatter(X, resp[:, k], mean) for k, mean in enumerate(means)])
         rotated = self.to_basis(means)
-        return MixtureStatistics(counts, means, rotated, squares, float(log_density.sum()), len(X), kept)
+        return MixtureStatistics(
+            counts, means, rotated, squares, float(log_density @ often), float(often.sum()), kept
+        )
 
     def maximise_from(self, statistics: MixtureStatistics) -> None:
         """The M-step with rotations as they are, from merged statistics."""

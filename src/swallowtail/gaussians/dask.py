@@ -62,11 +62,11 @@ def map_rows(X: Any, score: Callable[[np.ndarray], np.ndarray], dtype: Any) -> A
     return _rows(X).map_blocks(_Scored(score, dtype), drop_axis=1, dtype=dtype)
 
 
-def dask_sample(X: Any) -> np.ndarray:
+def dask_sample(X: Any, weights: Any = None) -> Reservoir:
     """A sample of the rows of a dask array, the same whatever the chunks."""
     X = _rows(X)
     dtype = np.float32 if X.dtype == np.float32 else np.float64
-    return reduce_blocks(X, _Update(Reservoir(X.shape[1], dtype))).rows
+    return reduce_blocks(X, _Update(Reservoir(X.shape[1], dtype)), weights)
 
 
 class EStep:
@@ -76,7 +76,7 @@ class EStep:
         self.components, self.scatters = components, scatters
 
     def __call__(self, rows: np.ndarray, weights: np.ndarray | None) -> Any:
-        return self.components.statistics(rows, self.scatters)
+        return self.components.statistics(rows, self.scatters, weights)
 
 
 class _Update:

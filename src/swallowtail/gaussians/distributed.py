@@ -26,21 +26,24 @@ def fit_distributed(estimator: Any, X: Any, group: Any = None, sample_weight: An
         estimator: a `GivensCovariance` or a `GivensMixture`, with the same arguments everywhere.
         X: this process's rows, shape (m, n); m may be 0, n is the same everywhere.
         group: the process group; the default one if it is left out.
-        sample_weight: weights (m,), of a `GivensCovariance`.
+        sample_weight: weights (m,) of this process's rows.
 
     Returns:
         The estimator, fitted, the same in all processes.
     """
     rows = agreed(X, group)
+    weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
     if hasattr(estimator, "fit_reductions"):
-        everyone = RowStatistics(rows.shape[1], rows.dtype, sketch_size=1)
-        everyone.sample.update(rows)
-        sample = all_samples(everyone.sample, group).rows
-        reduce = lambda components, scatters: all_mixture(components.statistics(rows, scatters), group)
-        return estimator.fit_reductions(sample, reduce)
+        own_sample = Reservoir(rows.shape[1], rows.dtype)
+        own_sample.update(rows, weights)
+        sample = all_samples(own_sample, group)
+        reduce = lambda components, scatters: all_mixture(
+            components.statistics(rows, scatters, weights), group
+        )
+        return estimator.fit_reductions(sample.rows, reduce, sample.weights)
     own = estimator.new_statistics(rows.shape[1], rows.dtype)
     if len(rows):
-        own.update(rows, None if sample_weight is None else np.asarray(sample_weight, np.float64))
+        own.update(rows, weights)
     estimator.reset()
     return estimator.add_statistics(all_rows(own, group))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import check_random_state
@@ -17,7 +17,7 @@ from tqdm import tqdm
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.gaussians import online
-from swallowtail.gaussians.arguments import check_mixture, check_scale
+from swallowtail.gaussians.arguments import check_mixture, check_scale, row_weights
 from swallowtail.gaussians.components import Components
 from swallowtail.gaussians.criteria import Criteria
 from swallowtail.gaussians.dask import EStep, dask_sample, is_dask, map_rows, reduce_blocks
@@ -42,8 +42,9 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
         n_rotations: the largest K of each component; by default n⌈lg n⌉/2.
         rotations: "full" gives each component its own Q; "tied" gives all of them one Q, each with its own D.
         target: as in `GivensCovariance`.
-        shrinkage: "auto" chooses ridge, number of rotations and noise on held-out rows before EM begins. A number is
-            the noise b, in units of the mean variance within components.
+        shrinkage: "auto" chooses ridge, number of rotations and noise on held-out rows before EM begins, and adds a
+            background (background.py): a broad Gaussian with a share 1/(N + 1) of the density, for rows that are like
+            no component. A number is the noise b, in units of the mean variance within components.
         tol: EM has settled when the mean log-density gains less.
         max_iter: EM steps in all.
         n_init: starts; the best is kept.
@@ -93,51 +94,63 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
         self.warm_start = warm_start
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None) -> GivensMixture:
-        """Fit to the rows of X (N, n), N ≥ max(2, n_components); a dask array is reduced where it lies."""
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GivensMixture:
+        """Fit to the rows of X (N, n), N ≥ max(2, n_components); a dask array is reduced where it lies.
+
+        A row of weight 2 counts as two equal rows.
+        """
         if is_dask(X):
-            sample, reduce = dask_sample(X), lambda c, s: reduce_blocks(X, EStep(c, s))
-            return self.fit_reductions(sample, reduce)
-        self._fit(X)
+            sample = dask_sample(X, sample_weight)
+            reduce = lambda c, s: reduce_blocks(X, EStep(c, s), sample_weight)
+            return self.fit_reductions(sample.rows, reduce, sample.weights)
+        self._fit(X, sample_weight)
         return self
 
-    def fit_reductions(self, sample: np.ndarray, reduce: Callable[[Components, bool], Any]) -> GivensMixture:
+    def fit_reductions(
+        self,
+        sample: np.ndarray,
+        reduce: Callable[[Components, bool], Any],
+        sample_weight: np.ndarray | None = None,
+    ) -> GivensMixture:
         """Fit to rows that lie elsewhere: to a sample of them first, then EM by reductions over all.
 
         Args:
             sample: rows (m, n) to begin with.
             reduce: (components, with scatters?) ↦ `MixtureStatistics` of all rows under these components.
+            sample_weight: weights (m,) of the sample.
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            self._fit(sample)
+            self._fit(sample, sample_weight)
         found = online.em(self._components, lambda s: reduce(self._components, s), self.max_iter, self.tol)
         self.lower_bounds_, self.converged_ = found
         self.lower_bound_, self.n_iter_ = self.lower_bounds_[-1], len(self.lower_bounds_)
         self._warn_unsettled()
         return self
 
-    def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         """Fit, and the most probable component of every row, shape (N,)."""
-        return np.argmax(self._fit(X), axis=1)
+        return np.argmax(self._fit(X, sample_weight), axis=1)
 
-    def partial_fit(self, X: Any, y: Any = None) -> GivensMixture:
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GivensMixture:
         """Online EM: the first call fits; every later one is a stepwise update (Cappé & Moulines).
 
         Rotations are chosen again from all that was seen, at later calls 1, 2, 4, 8 and so on, if k matrices (n, n) of
         second moments have room.
         """
         if not hasattr(self, "_components"):
-            self.fit(X)
+            self.fit(X, sample_weight=sample_weight)
             self._steps = 0
-            self._running = online.begin(self._components, validate_data(self, X, reset=False))
+            X = validate_data(self, X, reset=False)
+            self._running = online.begin(self._components, X, row_weights(X, sample_weight))
             return self
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         check_scale(X)
+        often = row_weights(X, sample_weight)
         self._steps = getattr(self, "_steps", 0) + 1
         if getattr(self, "_running", None) is None:
             self._running = online.resume(self._components)
-        self.lower_bound_ = online.step(self._components, self._running, X, self._steps)
+        self.lower_bound_ = online.step(self._components, self._running, X, self._steps, often)
         return self
 
     def merge(self, other: GivensMixture) -> GivensMixture:
@@ -196,20 +209,22 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
         """Log-density of every row, shape (N,); any number of rows in bounded memory; of a dask array, a dask array."""
         if is_dask(X):
             return map_rows(X, self.score_samples, np.float64)
-        parts = [logsumexp(part, axis=1) for part in self._log_densities(self._check(X))]
-        return np.concatenate(parts)
+        X, whole = self._check(X), self._fitted.log_density
+        return np.concatenate([whole(X[rows], logs) for rows, logs in self._log_densities(X)])
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Mean log-density of the rows of X."""
-        return float(self.score_samples(X).mean())
+        scores = self.score_samples(X)
+        return float(scores.mean() if sample_weight is None else np.average(scores, weights=sample_weight))
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable component of every row, shape (N,)."""
-        return np.concatenate([part.argmax(1) for part in self._log_densities(self._check(X))])
+        return np.concatenate([logs.argmax(1) for _, logs in self._log_densities(self._check(X))])
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of every component given the row, shape (N, k)."""
-        return self._e_step(self._check(X))[1]
+        parts = [softmax(logs, axis=1) for _, logs in self._log_densities(self._check(X))]
+        return np.concatenate(parts)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_components")
@@ -220,18 +235,19 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
             raise NotFittedError(f"{type(self).__name__} is not fitted yet; try fit or partial_fit first")
         return self._components
 
-    def _fit(self, X: Any) -> np.ndarray:
+    def _fit(self, X: Any, sample_weight: Any) -> np.ndarray:
         """EM from every start; the responsibilities of a last E-step, so that predict and fit_predict agree."""
         X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
         check_scale(X)
         check_mixture(self, X)
+        often = row_weights(X, sample_weight)
         state = check_random_state(self.random_state)
         warm = self.warm_start and hasattr(self, "_components")
         best: tuple[float, Any] = (-np.inf, None)
         for _ in range(1 if warm else self.n_init):
             if not warm:
-                self._components = start(self, X, state)
-            history, converged = self._em(X)
+                self._components = start(self, X, often, state)
+            history, converged = self._em(X, often)
             if best[1] is None or history[-1] > best[0]:
                 best = (history[-1], (self._components, history, converged))
         self._components, self.lower_bounds_, self.converged_ = best[1]
@@ -247,14 +263,15 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
                 stacklevel=4,
             )
 
-    def _em(self, X: np.ndarray) -> tuple[list[float], bool]:
+    def _em(self, X: np.ndarray, often: np.ndarray) -> tuple[list[float], bool]:
         """Steps until nothing moves: the mean log-density before each, and whether EM settled."""
         history: list[float] = []
         refits = 0
         with tqdm(total=self.max_iter, desc="EM", disable=not self.verbose, leave=False) as bar:
             for _ in range(self.max_iter):
                 log_density, resp = self._e_step(X)
-                history.append(float(log_density.mean()))
+                resp *= often[:, None]
+                history.append(float(np.average(log_density, weights=often)))
                 bar.update()
                 bar.set_postfix(log_density=f"{history[-1]:.4f}")
                 settled = len(history) > 1 and abs(history[-1] - history[-2]) < self.tol
@@ -267,16 +284,15 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
 
     def _e_step(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Log-densities (N,) and responsibilities (N, k)."""
-        logs = np.concatenate(list(self._log_densities(X)))
-        log_density = logsumexp(logs, axis=1)
-        return log_density, np.exp(logs - log_density[:, None])
+        found = list(self._log_densities(X))
+        log_density = np.concatenate([self._components.log_density(X[rows], logs) for rows, logs in found])
+        return log_density, np.exp(np.concatenate([logs for _, logs in found]) - log_density[:, None])
 
-    def _log_densities(self, X: np.ndarray) -> Iterator[np.ndarray]:
-        """log w_k + log N_k, shape (m, k), block by block; each is taken to the mixture's dtype on its own."""
+    def _log_densities(self, X: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+        """Rows, and their log w_k + log N_k, shape (m, k), block by block; each in the mixture's dtype."""
         step = max(1, BLOCK // X.shape[1])
-        return (
-            self._fitted.weighted_log_densities(X[start : start + step]) for start in range(0, len(X), step)
-        )
+        parts = (slice(start, start + step) for start in range(0, len(X), step))
+        return ((rows, self._fitted.weighted_log_densities(X[rows])) for rows in parts)
 
     def _check(self, X: Any) -> np.ndarray:
         _ = self._fitted

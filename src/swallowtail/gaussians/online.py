@@ -16,10 +16,10 @@ Reduce = Callable[
 ]  # (with scatters?) ↦ statistics of all rows, under the mixture as it is
 
 
-def begin(components: Components, X: np.ndarray) -> MixtureStatistics:
+def begin(components: Components, X: np.ndarray, weights: np.ndarray) -> MixtureStatistics:
     """Statistics per row of the rows that a mixture was fitted to."""
     k, n = components.means.shape
-    found = components.statistics(X, scatters=k * n * n <= ROOM)
+    found = components.statistics(X, k * n * n <= ROOM, weights)
     found.forget(1 / found.n_rows)
     return found
 
@@ -33,12 +33,14 @@ def resume(components: Components) -> MixtureStatistics:
     )
 
 
-def step(components: Components, running: MixtureStatistics, X: np.ndarray, t: int) -> float:
-    """Stepwise EM (Cappé & Moulines): step t with rows X, statistics kept per row. Returns their mean log-density.
+def step(
+    components: Components, running: MixtureStatistics, X: np.ndarray, t: int, weights: np.ndarray
+) -> float:
+    """Stepwise EM (Cappé & Moulines): step t with weighted rows X, statistics kept per row. Their mean log-density.
 
     Rotations are chosen again at t = 1, 2, 4, 8 and so on.
     """
-    new = components.statistics(X, scatters=running.scatters is not None)
+    new = components.statistics(X, running.scatters is not None, weights)
     mean = new.log_density / new.n_rows
     share = (t + 2) ** -FORGETTING
     new.forget(share / new.n_rows)

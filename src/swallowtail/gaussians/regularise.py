@@ -42,6 +42,7 @@ MORE = 3.0  # times the δ of OAS
 TOLERANCE = 1e-3  # nats per dimension
 # Few rows say little about shares. So 1 / (1 + (N / this)²) of all held-out rows are taken to be as "shrunk" says.
 FEW = 10.0
+SPREAD = 10.0  # how many times larger than its own a column's variance may be there, with very few rows
 LEAST_SHARE = 0.02  # of the largest: what a model must have in the first fold to be tried in all
 # Rank-one terms are kept in the order of their gain in log-density, until all others together gain less than this,
 NEGLIGIBLE = 1e-3  # nats per dimension,
@@ -155,8 +156,8 @@ def _seen(
     moments = (fold.held_out.T @ fold.held_out) / (s * len(fold.held_out))
     moments[np.diag_indices(len(S))] += floor
     usual = _shrunk(S, floor, spectrum.analytic_intensity(S, rest))
-    # Its correlations alone: a column of tiny variance keeps its own.
-    scale = np.sqrt((np.diagonal(S) + floor) / np.diagonal(usual))
+    # A column of tiny variance may keep its own, unless there are very few rows.
+    scale = np.sqrt(np.minimum(1.0, (1 + SPREAD * few) * (np.diagonal(S) + floor) / np.diagonal(usual)))
     return Seen(members, (1 - few) * moments + few * usual * np.outer(scale, scale))
 
 

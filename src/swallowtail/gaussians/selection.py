@@ -40,6 +40,7 @@ class Plan(NamedTuple):
     ridge: float  # a
     n_rotations: int  # K, at most
     noise: float  # b
+    background: float = 0.0  # the share of a mixture that belongs to none of its components
 
 
 class Fold(NamedTuple):

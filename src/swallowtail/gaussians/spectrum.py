@@ -138,9 +138,14 @@ def unseen(variances: np.ndarray, rows: np.ndarray, n_samples: float) -> np.ndar
         n_samples: N.
     """
     usual = float(variances.mean()) or 1.0
-    repeats = np.zeros(len(variances), bool)
-    if len(rows):
-        repeats = (rows == np.median(rows, axis=0)).mean(0) > MOSTLY
-    rows_missed = np.where(repeats | (variances <= 0), UNSEEN_TIED, UNSEEN)
-    scale = np.where(repeats | (variances <= 0), usual, variances)
+    repeats = repeated(rows) | (variances <= 0)
+    rows_missed = np.where(repeats, UNSEEN_TIED, UNSEEN)
+    scale = np.where(repeats, usual, variances)
     return np.minimum(rows_missed / n_samples, 1.0) * scale
+
+
+def repeated(rows: np.ndarray) -> np.ndarray:  # shape: (n,)
+    """Which columns of rows (m, n) mostly repeat one value, so that they do not tell their own scale."""
+    if not len(rows):
+        return np.zeros(rows.shape[1], bool)
+    return (rows == np.median(rows, axis=0)).mean(0) > MOSTLY
