@@ -12,7 +12,7 @@ from swallowtail.optim.adam.state import SIDES
 
 
 def test_first_moment_survives_a_change_of_basis():
-    (W,), optimizer = trained(lambda p: GivensAdam(p, 1e-2, refresh=10), [(8, 6)], steps=9)
+    (W,), optimizer = trained(lambda p: GivensAdam(p, 1e-2, wiring="pairs"), [(8, 6)], steps=9)
     state = optimizer.state[W]
     before = Bases([state], (8, 6), 2).from_basis(state["exp_avg"][None])[0]
     g = torch.randn(8, 6, dtype=torch.float64)

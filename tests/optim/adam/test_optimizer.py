@@ -14,20 +14,21 @@ from swallowtail.optim import GivensAdam
 
 def test_long_sides_are_left_alone():
     (E,), optimizer = trained(lambda p: GivensAdam(p, max_side=50), [(100, 8)], steps=3)
-    assert "left_angles" not in optimizer.state[E]
-    assert "right_angles" in optimizer.state[E]
+    assert "left_groups" not in optimizer.state[E]
+    assert "right_groups" in optimizer.state[E]
 
 
-def test_wide_layers_get_butterflies():
-    (W,), optimizer = trained(lambda p: GivensAdam(p), [(600, 4)], steps=2)
-    assert "left_pairs" not in optimizer.state[W]
-    assert "right_pairs" in optimizer.state[W]
+def test_sides_have_groups_where_they_can_be_cut():
+    (W,), optimizer = trained(lambda p: GivensAdam(p), [(600, 131)], steps=2)
+    assert optimizer.state[W]["left_groups"].shape == (5, 120, 120)
+    assert "right_groups" not in optimizer.state[W]
+    assert "right_angles" in optimizer.state[W]  # 131 is prime
 
 
 def test_state_is_smaller_than_soaps():
     (W,), optimizer = trained(lambda p: GivensAdam(p), [(1024, 1024)], steps=2, dtype=torch.float32)
     floats = sum(v.numel() for v in optimizer.state[W].values())
-    assert floats < 6 * 1024**2  # m, v, two covariances and two bases
+    assert floats < 0.42 * 6 * 1024**2  # SOAP's: m, v, two covariances and two bases
 
 
 def test_half_precision_parameters_have_float32_state_also_after_loading():

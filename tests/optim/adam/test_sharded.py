@@ -18,6 +18,7 @@ pytestmark = pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_avai
 STEPS = 8
 KINDS = {
     "default": {},
+    "pairs": {"wiring": "pairs"},
     "butterfly": {"wiring": "butterfly", "sketch_columns": 3, "weight_decay": 0.1},
     "covariance": {"wiring": "butterfly", "statistics": "covariance"},
 }

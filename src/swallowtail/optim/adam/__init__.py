@@ -8,6 +8,7 @@ mailbox      what host and device tell each other about a step (GPU)
 bases        Q_L and Q_R: into them, out of them, from one to the next
 fit          which basis a side gets, and its fit
 statistics   what is kept of past gradients
+groups       sides of dense groups: their moments, their fit
 gpu          `gpu_for`, which decides whether GPU kernels are used; their launches; the kernels
 state        the records: Side, Numbers, DeviceNumbers, Stack
 """

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from swallowtail.optim.adam.bases import KeptBases
-from swallowtail.optim.adam.fit import has_pairs
+from swallowtail.optim.adam.fit import fit_waits
 from swallowtail.optim.adam.gpu import gpu_for
 from swallowtail.optim.adam.mailbox import Mailbox, Pending
 from swallowtail.optim.adam.replay import Replay
@@ -30,8 +30,8 @@ def places_of(params: list[Tensor], state_of: dict[Tensor, State]) -> Hashable |
     places: list[Hashable] = []
     for p in params:
         state = state_of.get(p)
-        # A first step is like no other, and pairs are chosen on the CPU.
-        if not state or not p.is_cuda or p.device != params[0].device or has_pairs(state):
+        # A first step is like no other, and some bases are fitted by functions that wait.
+        if not state or not p.is_cuda or p.device != params[0].device or fit_waits(state):
             return None
         g = dense_gradient(p)
         kept = (value.data_ptr() for value in state.values())

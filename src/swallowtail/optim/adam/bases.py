@@ -15,9 +15,10 @@ from torch import Tensor
 
 from swallowtail import ops
 from swallowtail.ops import PreparedCache
-from swallowtail.optim.adam.fit import butterfly, has_pairs, pairs_of, refit
+from swallowtail.optim.adam.fit import butterfly, has_pairs, pairs_of, refit_stacks
 from swallowtail.optim.adam.gpu import gpu_for
-from swallowtail.optim.adam.state import LEFT, RIGHT, Side, Stack, State
+from swallowtail.optim.adam.groups import GroupedSide
+from swallowtail.optim.adam.state import LEFT, RIGHT, Side, Stack, State, is_grouped, stacked
 from swallowtail.wiring import Butterfly, Pairs, Wiring
 
 FUSED_FROM = 1 << 14  # entries; smaller matrices of one shape are better off stacked
@@ -33,19 +34,26 @@ class Bases:
         # From rows of G to rows of Gᵀ and back; where the matrix is cut over processes, they send each other parts.
         self.turn = _transposed if shards is None else shards.turn
         self.turn_back = _transposed if shards is None else shards.turn_back
-        self.left, self.right = (_SideBasis(states, side, sizes[side.axis], depth) for side in (LEFT, RIGHT))
+        self.left, self.right = (_side_basis(states, side, sizes[side.axis], depth) for side in (LEFT, RIGHT))
         # One large matrix between two butterflies on a GPU: its whole step in three kernels.
         self.fused: Any = None
-        left, right = self.left.wiring, self.right.wiring
+        left, right = _wiring(self.left), _wiring(self.right)
         if (
             shards is None
             and len(states) == 1
             and isinstance(left, Butterfly)
             and isinstance(right, Butterfly)
         ):
-            angles = self.left.angles
-            if is_fused(angles, sizes):
-                self.fused = gpu_for(angles).FusedBases((left, right), (angles, self.right.angles))
+            angles = [side.angles for side in (self.left, self.right) if isinstance(side, _RotatedSide)]
+            if is_fused(angles[0], sizes):
+                self.fused = gpu_for(angles[0]).FusedBases((left, right), tuple(angles))
+
+        # Any number of matrices between two sides of groups on a GPU: likewise.
+        self.fused_groups: Any = None
+        if shards is None and isinstance(self.left, GroupedSide) and isinstance(self.right, GroupedSide):
+            blocks = self.left.blocks, self.right.blocks
+            gpu = gpu_for(blocks[0]) if blocks[0].dtype == torch.float32 else None
+            self.fused_groups = None if gpu is None else gpu.FusedGroups(*blocks)
 
     def to_basis(self, G: Tensor) -> Tensor:
         """(B, m, n) ↦ (Q_Lᵀ G Q_R)ᵀ, (B, n, m)."""
@@ -69,37 +77,56 @@ class Bases:
         return True
 
 
-class _SideBasis:
-    """Q of one side; no wiring is the identity."""
+class _UnturnedSide:
+    """Q = I."""
 
-    wiring: Wiring | None = None
-    angles: Tensor  # shape: (K,) for one matrix, (B, 1, K) for more
+    def tensors(self) -> list[Tensor]:
+        return []
+
+    def to_basis(self, x: Tensor) -> Tensor:
+        return x
+
+    def from_basis(self, x: Tensor) -> Tensor:
+        return x
+
+
+class _RotatedSide:
+    """Q of one side as a product of rotations."""
 
     def __init__(self, states: list[State], side: Side, n: int, depth: int | None) -> None:
-        if side.angles not in states[0]:
-            return
+        self.wiring: Wiring
         if side.pairs in states[0]:
             self.wiring, K = pairs_of(states[0], side, n)
         else:
             self.wiring = butterfly(n, depth)
             K = self.wiring.n_rotations
         angles = torch.stack([state[side.angles][:K] for state in states])
-        self.angles = angles[0].clone() if len(states) == 1 else angles[:, None, :].contiguous()
+        # shape: (K,) for one matrix, (B, 1, K) for more
+        self.angles: Tensor = angles[0].clone() if len(states) == 1 else angles[:, None, :].contiguous()
         # On a GPU, tables that are quick to make again beat those that are quick to use.
         self._cache = PreparedCache() if angles.is_cpu else None
 
     def tensors(self) -> list[Tensor]:
-        return [] if self.wiring is None else [self.angles]
+        return [self.angles]
 
     def to_basis(self, x: Tensor) -> Tensor:
-        if self.wiring is None:
-            return x
         return ops.rotate_transpose(x, self.wiring, self.angles, cache=self._cache)
 
     def from_basis(self, x: Tensor) -> Tensor:
-        if self.wiring is None:
-            return x
         return ops.rotate(x, self.wiring, self.angles, cache=self._cache)
+
+
+_SideBasis = _UnturnedSide | _RotatedSide | GroupedSide
+
+
+def _side_basis(states: list[State], side: Side, n: int, depth: int | None) -> _SideBasis:
+    if side.groups in states[0]:
+        return GroupedSide(states, side)
+    return _RotatedSide(states, side, n, depth) if side.angles in states[0] else _UnturnedSide()
+
+
+def _wiring(side: _SideBasis) -> Wiring | None:
+    return side.wiring if isinstance(side, _RotatedSide) else None
 
 
 class KeptBases:
@@ -113,24 +140,29 @@ class KeptBases:
         self._on_replacement = on_replacement
 
     def of(self, stack: Stack) -> Bases:
-        """The bases of this step of a stack of matrices; fitted anew if it is time."""
-        return self._refitted(stack) if stack.refit else self._current(stack)
-
-    def _current(self, stack: Stack) -> Bases:
+        """The bases of a stack of matrices."""
         assert stack.sizes is not None
         if stack.members not in self._bases:
             self._bases[stack.members] = Bases(stack.states, stack.sizes, stack.group["depth"], stack.shards)
             self._on_replacement()
         return self._bases[stack.members]
 
-    def _refitted(self, stack: Stack) -> Bases:
-        """New bases; the moments go over to them."""
+    def refit(self, stacks: list[Stack]) -> None:
+        """Fit new bases where it is time; the moments go over to them."""
+        due = [stack for stack in stacks if stack.refit]
+        old = [None if stack.t == 1 else self.of(stack) for stack in due]
+        refit_stacks(due)
+        for stack, last in zip(due, old, strict=True):
+            self._replace(stack, last)
+
+    def _replace(self, stack: Stack, old: Bases | None) -> None:
         assert stack.sizes is not None
-        old = None if stack.t == 1 else self._current(stack)
-        refit(stack.states, stack.sizes, stack.group["depth"])
         new = Bases(stack.states, stack.sizes, stack.group["depth"], stack.shards)
         if old is not None:
-            carry_over(old, new, stack.states)
+            if stack.first_fit:
+                torch._foreach_zero_([moment for both in stack.moments() for moment in both])
+            else:
+                carry_over(old, new, stack.states)
             if stack.on_device is not None and not has_pairs(stack.states[0]) and old.assign(new):
                 new = old
         # Where these parameters were stacked with others, their bases are out of date as well.
@@ -141,7 +173,6 @@ class KeptBases:
         if outdated or self._bases.get(key) is not new:
             self._on_replacement()
         self._bases[key] = new
-        return new
 
 
 def carry_over(old: Bases, new: Bases, states: list[State]) -> None:
@@ -159,9 +190,9 @@ def carry_over(old: Bases, new: Bases, states: list[State]) -> None:
     torch._foreach_copy_(first, list(new.to_basis(old.from_basis(stacked(first))).unbind()))
     for state in states:
         v = state["exp_avg_sq"]  # shape: (n, m)
-        if isinstance(new.left.wiring, Pairs):
+        if isinstance(_wiring(new.left), Pairs):
             v = v @ _change_of_basis(old.left, new.left, v).square_()
-        if isinstance(new.right.wiring, Pairs):
+        if isinstance(_wiring(new.right), Pairs):
             rows = new.turn_back(v[None])[0]  # shape: (m, n)
             v = new.turn((rows @ _change_of_basis(old.right, new.right, rows).square_())[None])[0]
         state["exp_avg_sq"].copy_(v)
@@ -187,9 +218,4 @@ def is_fused(like: Tensor, sizes: tuple[int, int]) -> bool:
 def stands_alone(state: State) -> bool:
     """Whether a matrix is better not stacked with others: it has pairs of its own, or takes the fused step."""
     n, m = state["exp_avg"].shape
-    return has_pairs(state) or is_fused(state["exp_avg"], (m, n))
-
-
-def stacked(matrices: list[Tensor]) -> Tensor:  # shape: (B, m, n)
-    """As `torch.stack`; one matrix is not copied."""
-    return matrices[0][None] if len(matrices) == 1 else torch.stack(matrices)
+    return has_pairs(state) or (not is_grouped(state) and is_fused(state["exp_avg"], (m, n)))

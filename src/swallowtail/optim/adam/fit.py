@@ -12,13 +12,13 @@ from torch import Tensor
 from swallowtail.fitting.core.growth import parallel_jacobi
 from swallowtail.fitting.core.product import MATRIX, layered
 from swallowtail.optim.adam.gpu import gpu_for
-from swallowtail.optim.adam.state import SIDES, Side, State
+from swallowtail.optim.adam.groups import Due, group_size, new_groups, refit_groups
+from swallowtail.optim.adam.state import SIDES, Side, Stack, State, is_grouped
 from swallowtail.optim.adam.statistics import covariances, new_statistics, samples
 from swallowtail.optim.closed_form import angles_from_moments, angles_from_samples
 from swallowtail.wiring import Butterfly, Pairs
 
-WIRINGS = ("auto", "pairs", "butterfly", "random", "identity")
-PAIRS_UP_TO = 128  # the longest side for which "auto" takes pairs; beyond, a fit takes tens of milliseconds
+WIRINGS = ("auto", "grouped", "pairs", "butterfly", "random", "identity")
 PAIRS_DEPTH, BUTTERFLY_DEPTH = 4, 2  # by default; pairs gain more from depth than it costs on narrow sides
 THRESHOLD = 0.1  # of `parallel_jacobi`: a layer takes pairs down to this share of the largest
 NO_PAIR = -1  # fills the rows of a list of pairs that are not used
@@ -33,21 +33,21 @@ def matrix_shape(shape: torch.Size) -> tuple[int, int] | None:
     return (m, n) if min(m, n) > 1 else None
 
 
-def kind_of(wiring: str, n: int, max_side: int, device: torch.device) -> str:
-    """What a side of length n gets: "pairs", "butterfly", "random" or "identity"."""
+def kind_of(wiring: str, n: int, max_side: int) -> str:
+    """What a side of length n gets: "grouped", "pairs", "butterfly", "random" or "identity"."""
     if n > max_side or n < 2:
         return "identity"
-    if wiring != "auto":
+    if wiring not in ("auto", "grouped"):
         return wiring
-    # Pairs are chosen on the CPU. On another device that would mean waiting, and applying them costs several times
-    # more than a butterfly.
-    return "pairs" if n <= PAIRS_UP_TO and device.type == "cpu" else "butterfly"
+    return "butterfly" if group_size(n) is None else "grouped"
 
 
 def new_side(side: Side, kind: str, sizes: tuple[int, int], group: dict[str, Any], like: Tensor) -> State:
     """State of a side of matrices of these sizes: angles (and pairs), and the record that they are fitted to."""
     if kind == "identity":
         return {}
+    if kind == "grouped":
+        return new_groups(side, sizes[side.axis], like)
     K = butterfly(sizes[side.axis], group["depth"]).n_rotations
     if kind == "random":
         draws = torch.rand(K, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -78,9 +78,27 @@ def has_pairs(state: State) -> bool:
     return any(side.pairs in state for side in SIDES)
 
 
+def fit_waits(state: State) -> bool:
+    """Whether a fit on a GPU waits for it: pairs are chosen on the CPU, and our QR decomposition is for float32."""
+    return has_pairs(state) or (is_grouped(state) and state["exp_avg"].dtype != torch.float32)
+
+
 def butterfly(n: int, depth: int | None) -> Butterfly:
     """The wiring of a side that has no pairs of its own."""
     return Butterfly(n, depth or BUTTERFLY_DEPTH)
+
+
+def refit_stacks(stacks: list[Stack]) -> None:
+    """New bases for stacks of matrices, from what was observed."""
+    refit_groups(
+        Due(stack.states, side, stack.first_fit)
+        for stack in stacks
+        for side in SIDES
+        if side.groups in stack.states[0]
+    )
+    for stack in stacks:
+        assert stack.sizes is not None
+        refit(stack.states, stack.sizes, stack.group["depth"])
 
 
 def refit(states: list[State], sizes: tuple[int, int], depth: int | None) -> None:

@@ -40,21 +40,24 @@ class GivensAdam(GivensOptimizer):
         W ← (1 − ηλ) W − η Q_L [m/(1 − β₁ᵗ) / (√(v/(1 − β₂ᵗ)) + ε)] Q_Rᵀ
 
     SOAP does this with the eigenvectors of E[GGᵀ] and E[GᵀG]. They cost O(m³) per refresh and m² numbers per side.
-    Here Q_L and Q_R are products of Givens rotations, fitted in closed form every ``refresh`` steps. On wide layers
-    and on GPUs they are butterflies fitted to a sketch of recent gradients: O(m lg m) numbers per side, and a step is
-    four passes of rotations over the matrix. On narrow sides pairs are chosen from the covariance, which comes
-    nearer to the eigenvectors.
+    Here a side is cut into groups of at most 128 neighbouring coordinates. Each group has a dense rotation, a product
+    of Givens rotations written out, which follows the eigenvectors of its own second moments. A side of up to 128
+    coordinates has all eigenvectors, as in SOAP. A longer one costs O(m) numbers, and products that tensor cores do.
+
+    The first ``refresh`` − 1 steps are Adam's own. After that no entry of a direction is larger than Adam's can be.
 
     Convolution kernels are matrices (out, everything else). Scalars, vectors and sides longer than
     ``max_side`` (embeddings) stay in their own basis. State is float32 for half-precision parameters.
 
-    **Tuning the learning rate.** Do not copy Adam's: GivensAdam mostly wants a larger one. In our benchmarks (three
-    small networks, 1000 minibatches, rate falling linearly to 0) its best rate was 2.5, 1.4 and 1 times Adam's best:
-    0.05, 0.02 and 0.03. On a small convolutional network both were best at 0.024. So:
+    **Tuning the learning rate.** On language models, start from Adam's: at the same rate GivensAdam was ahead, and its
+    own best rate was one to two times Adam's. On small networks it was one to three times Adam's, 0.02 to 0.05. So:
 
-    1. Start from twice the rate that suits Adam, with the schedule and the number of steps you mean to use.
-    2. Try factors of 1.5 to 2 to either side. Without a rate for Adam, try 0.01, 0.02 and 0.05 on small networks.
+    1. Take Adam's rate, with the schedule and the number of steps you mean to use.
+    2. Try twice that rate, and half of it.
     3. Keep the rest as it is. ``weight_decay`` is multiplied by ``lr``, so lower it as much as you raise ``lr``.
+
+    A rate that is far too small for Adam (1e-3 on networks that want 0.02) is even more so here. In Adam's own basis
+    the one direction in which all gradients agree moves by many entries at once; here it moves by one.
 
     The default of 3e-3 is cautious, not tuned. ``wiring="identity"`` is Adam with the same arguments, for comparison.
 
@@ -64,14 +67,17 @@ class GivensAdam(GivensOptimizer):
         betas: β₁, β₂.
         eps: ε.
         weight_decay: λ, decoupled.
-        wiring: "pairs" are chosen from the data. "butterfly" has fixed ones and costs less on wide layers and
-            on GPUs. "auto" takes pairs up to sides of 128 on CPUs, and butterflies elsewhere. "random" (a fixed
-            random Q) and "identity" (Adam) are for comparison.
-        depth: rotations per side, in units of n ⌈lg n⌉ / 2; None takes 4 for pairs and 2 for butterflies.
-        refresh: steps between two fits; the first step fits as well.
-        statistics: "sketch" keeps ``sketch_columns`` columns and rows of each of the last ``sketch_steps``
-            gradients. "covariance" keeps moving averages of GGᵀ and GᵀG with ``statistics_decay``. "auto" takes
-            covariances for pairs and sketches for butterflies.
+        wiring: "auto" and "grouped" are as above; a side that has no divisor from 16 to 128 (a long prime) gets a
+            butterfly. "butterfly" has angles fitted to a sketch of recent gradients, O(m lg m) numbers per side.
+            "pairs" are chosen from the covariance, on the CPU. "random" (a fixed random Q) and "identity" (Adam)
+            are for comparison.
+        depth: rotations per side of butterflies and pairs, in units of n ⌈lg n⌉ / 2; None takes 4 for pairs and 2 for
+            butterflies.
+        refresh: steps between two fits.
+        statistics: of butterflies and pairs. "sketch" keeps ``sketch_columns`` columns and rows of each of the last
+            ``sketch_steps`` gradients. "covariance" keeps moving averages of GGᵀ and GᵀG. "auto" takes covariances for
+            pairs and sketches for butterflies.
+        statistics_decay: of moving averages of moments.
         max_side: longer sides are not rotated.
         maximize: climb instead.
         foreach: update tensors of one shape together; None does so.
@@ -92,7 +98,7 @@ class GivensAdam(GivensOptimizer):
         *,
         wiring: str = "auto",
         depth: int | None = None,
-        refresh: int = 10,
+        refresh: int = 5,
         statistics: str = "auto",
         sketch_columns: int = 16,
         sketch_steps: int = 20,
@@ -240,5 +246,5 @@ class GivensAdam(GivensOptimizer):
         if sizes is None:
             return
         for side in SIDES:
-            kind = kind_of(group["wiring"], sizes[side.axis], group["max_side"], p.device)
+            kind = kind_of(group["wiring"], sizes[side.axis], group["max_side"])
             state.update(new_side(side, kind, sizes, group, like))

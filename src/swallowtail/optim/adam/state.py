@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 State = dict[str, Tensor]  # of one parameter, as `Optimizer.state` keeps it
+GROUP_COLUMNS = 64  # of a gradient that groups' moments take in per step; all of them gave no better bases
 
 
 class Side(NamedTuple):
@@ -35,6 +37,14 @@ class Side(NamedTuple):
         return f"{self.name}_sketch"
 
     @property
+    def groups(self) -> str:
+        return f"{self.name}_groups"
+
+    @property
+    def group_moments(self) -> str:
+        return f"{self.name}_group_moments"
+
+    @property
     def start(self) -> str:
         """The field of `Numbers` that says where this side's sketch begins in a gradient."""
         return f"{self.name}_start"
@@ -44,40 +54,71 @@ LEFT, RIGHT = Side("left", 0), Side("right", 1)
 SIDES = (LEFT, RIGHT)
 
 
+def columns_of(state: State, side: Side, other: int) -> int:
+    """How many columns (rows) of a gradient a side's record takes in per step, the ``other`` side giving that many."""
+    if side.sketch in state:
+        return state[side.sketch].shape[1]
+    return min(GROUP_COLUMNS, other) if side.group_moments in state else 0
+
+
+def is_grouped(state: State) -> bool:
+    """Whether a side has dense groups."""
+    return any(side.groups in state for side in SIDES)
+
+
+def direction_bound(beta1: float, beta2: float, t: int) -> float:
+    """How large an entry of Adam's direction can be after t steps in one basis (Cauchy–Schwarz), and a little more.
+
+    Where a new basis brings some of m to an entry with hardly any v, m/√v could be thousands of times larger.
+    """
+    ratio = beta1**2 / beta2 if beta2 else math.inf
+    if ratio >= 1:
+        return math.inf
+    corrections = (1 - beta2**t) ** 0.5 / (1 - beta1**t)
+    largest = (1 - beta1) * ((1 - ratio**t) / ((1 - ratio) * (1 - beta2))) ** 0.5
+    return 1.001 * corrections * largest
+
+
 class Numbers(NamedTuple):
     """What changes from step to step. On a GPU the same fields lie in this order in memory: `DeviceNumbers`."""
 
-    eps: float  # ε √(1 − β₂ᵗ)
+    eps: float  # ε √(1 − β₂ᵗ), t counted from the first fit
     factor: float  # √(1 − β₂ᵗ) / (1 − β₁ᵗ)
     lr: float  # η
     kept: float  # 1 − ηλ, what weight decay leaves of a parameter
     slot: int  # where this gradient's columns and rows go in the sketches
     left_start: int  # the first column that goes into the left sketch
     right_start: int  # the first row that goes into the right sketch
+    bound: float  # how large an entry of Adam's direction can be
     used: int = 1  # 0: the gradients are not usable, and all state stays as it is
 
     @classmethod
     def of_step(cls, t: int, state: State, sizes: tuple[int, int] | None, group: dict[str, Any]) -> Numbers:
         """The numbers of step ``t``, counted from 1, for matrices of these sizes (None: no matrix)."""
         beta1, beta2 = (float(beta) for beta in group["betas"])
-        root, lr = (1 - beta2**t) ** 0.5, float(group["lr"])
+        since = t
+        if is_grouped(state) and t >= group["refresh"]:
+            since = t - group["refresh"] + 1  # the moments began anew in the first basis
+        root, lr = (1 - beta2**since) ** 0.5, float(group["lr"])
         slot, starts = 0, [0, 0]
         for side, other in zip(SIDES, (sizes or ())[::-1], strict=False):
-            sketch = state.get(side.sketch)
-            if sketch is not None:
+            columns = columns_of(state, side, other)
+            if columns:
                 # Equally spaced columns (rows), another set each step, so that all of them get their turn. No random
                 # numbers are needed, so processes agree and a resumed run repeats itself.
-                slots, columns = sketch.shape[:2]
-                slot, starts[side.axis] = (t - 1) % slots, t % (other - other // columns * (columns - 1))
-        factor, kept = root / (1 - beta1**t), 1 - lr * group["weight_decay"]
-        return cls(group["eps"] * root, factor, lr, kept, slot, *starts)
+                starts[side.axis] = t % (other - other // columns * (columns - 1))
+            if side.sketch in state:
+                slot = (t - 1) % len(state[side.sketch])
+        factor, kept = root / (1 - beta1**since), 1 - lr * group["weight_decay"]
+        bound = direction_bound(beta1, beta2, since)
+        return cls(group["eps"] * root, factor, lr, kept, slot, starts[0], starts[1], bound)
 
 
 @dataclass(frozen=True)
 class DeviceNumbers:
     """`Numbers` in a GPU's memory: a recorded step reads new numbers there each time it is replayed."""
 
-    row: Tensor  # the fields of `Numbers` in their order, shape (8,), float64
+    row: Tensor  # the fields of `Numbers` in their order, shape (9,), float64
 
     @staticmethod
     def index(name: str) -> int:
@@ -99,6 +140,10 @@ class DeviceNumbers:
     @property
     def kept(self) -> Tensor:
         return self.row[self.index("kept")]
+
+    @property
+    def bound(self) -> Tensor:
+        return self.row[self.index("bound")]
 
     def assign(self, target: Tensor, value: Tensor) -> None:
         """Target ← value, if the numbers are used; the host does not know and does not wait to hear."""
@@ -131,7 +176,21 @@ class Stack:
     @property
     def refit(self) -> bool:
         """Whether this step fits the bases anew."""
-        return self.sizes is not None and (self.t == 1 or self.t % self.group["refresh"] == 0)
+        begins = self.t == 1 and not self.grouped
+        return self.sizes is not None and (begins or self.t % self.group["refresh"] == 0)
+
+    @property
+    def first_fit(self) -> bool:
+        """Whether this step fits the bases for the first time.
+
+        Groups wait until their moments have seen some gradients. So the first steps are Adam's own, and its moments
+        begin anew in the first basis.
+        """
+        return self.refit and self.t == (self.group["refresh"] if self.grouped else 1)
+
+    @property
+    def grouped(self) -> bool:
+        return self.sizes is not None and is_grouped(self.states[0])
 
     @property
     def betas(self) -> tuple[float, float]:
@@ -146,7 +205,8 @@ class Stack:
     @property
     def launch_constants(self) -> Hashable:
         """What kernels are launched with besides tensors; a recording serves only while it stays the same."""
-        return self.members, self.refit, self.betas, self.group["maximize"], self.group["statistics_decay"]
+        fits = self.refit, self.first_fit
+        return self.members, fits, self.betas, self.group["maximize"], self.group["statistics_decay"]
 
     def gradients(self) -> list[Tensor]:
         """Uphill directions of what is minimised, in the dtype of the moments."""
@@ -154,9 +214,19 @@ class Stack:
         gradients = [p.grad.to(dtype) for p in self.params if p.grad is not None]
         return [-g for g in gradients] if self.group["maximize"] else gradients
 
+    def matrices(self) -> Tensor:  # shape: (B, m, n)
+        """The gradients as matrices; of a matrix that is cut over processes, the rows of this one."""
+        assert self.sizes is not None
+        return stacked([g.reshape(-1, self.sizes[1]) for g in self.gradients()])
+
     def moments(self) -> tuple[list[Tensor], list[Tensor]]:
         """Adam's first and second moments."""
         return [s["exp_avg"] for s in self.states], [s["exp_avg_sq"] for s in self.states]
+
+
+def stacked(matrices: list[Tensor]) -> Tensor:  # shape: (B, m, n)
+    """As `torch.stack`; one matrix is not copied."""
+    return matrices[0][None] if len(matrices) == 1 else torch.stack(matrices)
 
 
 def params_of(stacks: list[Stack]) -> list[Tensor]:

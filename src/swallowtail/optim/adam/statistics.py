@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from swallowtail.optim.adam.gpu import gpu_for
-from swallowtail.optim.adam.state import SIDES, Side, Stack, State
+from swallowtail.optim.adam.groups import add_on_device, add_to_moments
+from swallowtail.optim.adam.state import SIDES, Side, Stack, State, columns_of
 
 STATISTICS = ("auto", "sketch", "covariance")
 
@@ -36,9 +37,14 @@ def observe(stack: Stack, G: Tensor) -> None:
             _observe_parts(stack, side, G[0])
         elif side.covariance in stack.states[0]:
             _average(stack, side, G)
+        elif side.group_moments in stack.states[0]:
+            decay = stack.group["statistics_decay"]
+            if stack.on_device is None:
+                add_to_moments(stack.states, side, _chosen(stack, side, G), decay)
+            else:
+                add_on_device(stack.states, side, G, stack.on_device, decay)
         elif side.sketch in stack.states[0]:
-            for state, gradient in zip(stack.states, G, strict=True):
-                _sketch(stack, side, gradient, state[side.sketch])
+            _sketch(stack, side, G)
 
 
 def _observe_parts(stack: Stack, side: Side, G: Tensor) -> None:
@@ -47,13 +53,17 @@ def _observe_parts(stack: Stack, side: Side, G: Tensor) -> None:
     if side.covariance in state:
         rows = G if side.axis else shards.turn(G[None])[0]
         state[side.covariance].lerp_(shards.sum(rows.mT @ rows), 1 - stack.group["statistics_decay"])
-    elif side.sketch in state:
+    elif side.sketch in state or side.group_moments in state:
         assert stack.sizes is not None
-        columns, other = state[side.sketch].shape[1], stack.sizes[1 - side.axis]
+        other = stack.sizes[1 - side.axis]
+        columns = columns_of(state, side, other)
         start, every = getattr(stack.numbers, side.start), other // columns
         chosen = torch.arange(start, other, every, device=G.device)[:columns]
         found = shards.every_row(chosen, G) if side.axis else shards.all_rows(G[:, chosen]).mT
-        state[side.sketch][stack.numbers.slot].copy_(found)
+        if side.sketch in state:
+            state[side.sketch][stack.numbers.slot].copy_(found)
+        else:
+            add_to_moments([state], side, found[None], stack.group["statistics_decay"])
 
 
 def _average(stack: Stack, side: Side, G: Tensor) -> None:
@@ -67,15 +77,23 @@ def _average(stack: Stack, side: Side, G: Tensor) -> None:
             stack.on_device.assign(mean, torch.lerp(mean, covariance, weight))
 
 
-def _sketch(stack: Stack, side: Side, G: Tensor, sketch: Tensor) -> None:
-    """Equally spaced columns (rows) of G into this step's slot of the sketch (slots, columns, side)."""
+def _chosen(stack: Stack, side: Side, G: Tensor) -> Tensor:  # shape: (B, columns, n)
+    """This step's equally spaced columns (left side) or rows (right side) of G (B, m, n), as rows."""
+    rows = G if side.axis else G.mT  # shape: (B, other side, this side)
+    columns = columns_of(stack.states[0], side, rows.shape[1])
+    start, every = getattr(stack.numbers, side.start), rows.shape[1] // columns
+    return rows[:, start::every][:, :columns]
+
+
+def _sketch(stack: Stack, side: Side, G: Tensor) -> None:
+    """Equally spaced columns (rows) of each G into this step's slot of its sketch (slots, columns, side)."""
+    sketches = [state[side.sketch] for state in stack.states]
     if stack.on_device is not None:
-        gpu_for(G).sketch(G, sketch, side, stack.on_device)
+        for gradient, sketch in zip(G, sketches, strict=True):
+            gpu_for(G).sketch(gradient, sketch, side, stack.on_device)
         return
-    rows = G if side.axis else G.mT  # shape: (other side, this side)
-    columns = sketch.shape[1]
-    start, every = getattr(stack.numbers, side.start), len(rows) // columns
-    sketch[stack.numbers.slot].copy_(rows[start::every][:columns])
+    for chosen, sketch in zip(_chosen(stack, side, G), sketches, strict=True):
+        sketch[stack.numbers.slot].copy_(chosen)
 
 
 def samples(states: list[State], side: Side) -> Tensor:  # shape: (B, n, r)

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from swallowtail.optim.adam.bases import Bases, KeptBases, stacked
+from swallowtail.optim.adam.bases import Bases, KeptBases
 from swallowtail.optim.adam.gpu import gpu_for
 from swallowtail.optim.adam.mailbox import Mailbox
 from swallowtail.optim.adam.sharded import all_agree
-from swallowtail.optim.adam.state import DeviceNumbers, Numbers, Stack, params_of, states_of
+from swallowtail.optim.adam.state import DeviceNumbers, Numbers, Stack, params_of, stacked, states_of
 from swallowtail.optim.adam.statistics import observe
 from swallowtail.optim.gradients import BAD_PARAMETER, largest_norm, norm_limit, warn_skipped
 
@@ -25,11 +25,12 @@ def step_now(stacks: list[Stack], kept_bases: KeptBases) -> None:
         if stack.shards is None and gpu_for(moments) is not None:
             row = torch.tensor(stack.numbers, dtype=torch.float64, device=moments.device)
             stack.on_device = DeviceNumbers(row)
-    new = new_parameters(stacks, kept_bases)
+    new = [value for values in new_parameters(stacks, kept_bases) for value in values]
     for state in states_of(stacks):
         state["step"] += 1
     if all_agree(float(largest_norm(new)) < norm_limit(new), shards):
-        torch._foreach_copy_(params_of(stacks), new)
+        params = params_of(stacks)
+        torch._foreach_copy_(params, [value.view(p.shape) for p, value in zip(params, new, strict=True)])
     else:
         warn_skipped(BAD_PARAMETER)
 
@@ -42,27 +43,48 @@ def launch_step(
     for stack, numbers in zip(stacks, mailbox.numbers(usable), strict=True):
         stack.on_device = numbers
     new = new_parameters(stacks, kept_bases)
-    taken = usable & (largest_norm(new) < norm_limit(new))
-    for p, value in zip(params_of(stacks), new, strict=True):
-        torch.where(taken, value, p, out=p.detach())
+    whole = [v for values in new for v in ([values] if isinstance(values, Tensor) else values)]
+    taken = usable & (largest_norm(whole) < norm_limit(whole))
+    for stack, values in zip(stacks, new, strict=True):
+        if isinstance(values, Tensor):
+            gpu_for(values).commit([p.detach() for p in stack.params], values, taken)
+            continue
+        for p, value in zip(stack.params, values, strict=True):
+            torch.where(taken, value, p, out=p.detach())
     mailbox.report(usable, taken)
 
 
-def new_parameters(stacks: list[Stack], kept_bases: KeptBases) -> list[Tensor]:
-    """What all parameters become; statistics, bases and moments move on."""
-    new: list[Tensor] = []
+def new_parameters(stacks: list[Stack], kept_bases: KeptBases) -> list[Tensor | list[Tensor]]:
+    """What the parameters of each stack become, one by one or as (B, m, n); statistics, bases and moments move on."""
+    refit = any(stack.refit for stack in stacks)
+    if refit:  # all bases together, so that those of many matrices share their launches
+        for stack in stacks:
+            if stack.sizes is not None and not stack.grouped:
+                observe(stack, stack.matrices())
+        kept_bases.refit(stacks)
+    new: list[Tensor | list[Tensor]] = []
     for stack in stacks:
-        gradients, bases = stack.gradients(), None
-        if stack.sizes is not None:
-            # shape: (B, m, n); of a matrix that is cut, the rows of this process
-            G = stacked([g.reshape(-1, stack.sizes[1]) for g in gradients])
-            observe(stack, G)
-            gradients, bases = list(G.unbind()), kept_bases.of(stack)
         beta1, beta2 = stack.betas
-        new += adam_update(
+        gradients, bases = [], None
+        if stack.sizes is None:
+            gradients = stack.gradients()
+        else:
+            G = stack.matrices()
+            if stack.grouped or not refit:
+                # Groups are fitted to earlier gradients. Where these are few, a gradient that had been fitted to would
+                # have nothing but rounding errors in most directions.
+                observe(stack, G)
+            gradients, bases = list(G.unbind()), kept_bases.of(stack)
+            params, (first, second) = [p.detach() for p in stack.params], stack.moments()
+            if bases.fused_groups is not None and gpu_for(G).aligned([*params, *first, *second]):
+                step = bases.fused_groups.step
+                new.append(step(G, params, first, second, stack.on_device, beta1=beta1, beta2=beta2))
+                continue
+        update = adam_update(
             stack.params, gradients, *stack.moments(), bases,
             beta1=beta1, beta2=beta2, numbers=stack.numbers, on_device=stack.on_device,
         )  # fmt: skip
+        new.append(update)
     return new
 
 
@@ -104,6 +126,11 @@ def adam_update(
     else:
         update = _adam_on_device(Z, *moments, on_device, beta1=beta1, beta2=beta2)
     if bases is not None:
+        if on_device is None:
+            torch._foreach_clamp_max_(update, numbers.bound)
+            torch._foreach_clamp_min_(update, -numbers.bound)
+        else:
+            update = [u.clamp(-on_device.bound, on_device.bound) for u in update]
         update = list(bases.from_basis(stacked(update)).unbind())
     new = []
     for p, u in zip(params, update, strict=True):

@@ -24,6 +24,7 @@ FACTOR = tl.constexpr(DeviceNumbers.index("factor"))
 LR = tl.constexpr(DeviceNumbers.index("lr"))
 KEPT = tl.constexpr(DeviceNumbers.index("kept"))
 SLOT = tl.constexpr(DeviceNumbers.index("slot"))
+BOUND = tl.constexpr(DeviceNumbers.index("bound"))
 USED = tl.constexpr(DeviceNumbers.index("used"))
 
 
@@ -71,7 +72,8 @@ def adam_kernel(
     second = tl.where(used, kept2 * second + new2 * z * z, second)
     store_tile(second_ptr, second, rows, tile, n, n_rows, TURN, EVEN, GROUPS, BITS, 1, ROWS, 1)
     eps, factor = tl.load(numbers_ptr + EPS).to(DTYPE), tl.load(numbers_ptr + FACTOR).to(DTYPE)
-    z = factor * m / (tl.sqrt(second) + eps)
+    bound = tl.load(numbers_ptr + BOUND).to(DTYPE)
+    z = tl.minimum(tl.maximum(factor * m / (tl.sqrt(second) + eps), -bound), bound)
     for i in range(DEPTH):
         d = (DEPTH - 1 - i) * SWEEP
         z = whole_sweep(z, u_again_ptr + d, v_again_ptr + d, GROUPS, BITS, 1, ROWS, True, False, False)

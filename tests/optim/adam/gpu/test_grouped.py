@@ -1,0 +1,101 @@
+"""The kernels of dense groups against the same steps made of separate operations.
+
+On the GPU where there is one, else in Triton's interpreter (`interpreter.py`).
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from interpreter import DEVICE, needs_kernels, only_without_kernels, run_interpreted
+
+pytest.importorskip("triton", reason="the GPU back end needs Triton")
+
+from swallowtail.kernels import use_backend
+from swallowtail.optim import GivensAdam
+from swallowtail.optim.adam.gpu import gpu_for
+
+
+@only_without_kernels
+def test_in_the_interpreter():
+    run_interpreted(__file__)
+
+
+def trained(
+    backend: str,
+    dtype: torch.dtype,
+    shapes: tuple[tuple[int, ...], ...] = ((6, 5), (6, 5), (3,)),
+    steps: int = 4,
+    **options: object,
+) -> list[torch.nn.Parameter]:
+    """Parameters after some steps: two matrices that are stacked, and a vector."""
+    draws = torch.Generator().manual_seed(0)
+    params = [torch.nn.Parameter(torch.randn(s, generator=draws).to(DEVICE, dtype)) for s in shapes]
+    with use_backend(backend):
+        optimizer = GivensAdam(params, 1e-2, **{"refresh": 2, "weight_decay": 0.1, **options})
+        for _ in range(steps):
+            for p in params:
+                p.grad = torch.randn(p.shape, generator=draws).to(DEVICE, dtype)
+            optimizer.step()
+    return params
+
+
+@needs_kernels
+def test_fused_step_is_the_step():
+    ours, theirs = trained("gpu", torch.float32), trained("reference", torch.float64)
+    for p, q in zip(ours, theirs, strict=True):
+        # A step is at most 1e-2. Products on tensor cores have ten bits, and the bases follow what they give.
+        assert torch.allclose(p.double(), q, atol=1e-3)
+
+
+@needs_kernels
+def test_a_side_without_groups():
+    options = {"shapes": ((70, 3),), "max_side": 64}  # and more rows than the moments take in at a time
+    (p,), (q,) = trained("gpu", torch.float32, **options), trained("reference", torch.float64, **options)
+    assert torch.allclose(p.double(), q, atol=1e-3)
+
+
+@needs_kernels
+def test_half_precision_parameters():
+    options = {"steps": 2, "weight_decay": 0.0}
+    ours, theirs = (trained(kind, torch.bfloat16, **options) for kind in ("gpu", "reference"))
+    for p, q in zip(ours, theirs, strict=True):
+        assert p.dtype == torch.bfloat16
+        assert torch.allclose(p.float(), q.float(), rtol=2**-6, atol=1e-3)
+
+
+@needs_kernels
+def test_orthogonal_is_the_q_of_a_qr_decomposition():
+    draws = torch.Generator().manual_seed(1)
+    x = torch.randn(4, 9, 9, generator=draws).to(DEVICE)
+    x[1, :, 4], x[2] = 0, 0  # a column of nothing; nothing at all
+    x[3] = 1e-18 * x[0]  # squares underflow
+    with use_backend("gpu"):
+        found = gpu_for(x).orthogonal(x)
+    eye = torch.eye(9, device=DEVICE)
+    assert torch.allclose(found.mT @ found, eye.expand(4, 9, 9), atol=1e-5)
+    upper = found.mT @ x
+    assert torch.allclose(upper.tril(-1), torch.zeros_like(upper), atol=1e-5)
+    assert (upper[0].diagonal() > 0).all()
+    assert torch.equal(found[2], eye)
+    assert torch.allclose(found[3], found[0], atol=1e-5)
+
+
+@needs_kernels
+def test_parameters_are_written_only_if_the_step_is_taken():
+    params = [torch.zeros(3, 16, device=DEVICE) for _ in range(2)]
+    new = torch.arange(96.0, device=DEVICE).view(2, 3, 16)
+    with use_backend("gpu"):
+        for taken in (False, True):
+            gpu_for(new).commit(params, new, torch.tensor(taken, device=DEVICE))
+            assert all(torch.equal(p, value * taken) for p, value in zip(params, new, strict=True))
+
+
+@needs_kernels
+def test_tensors_at_odd_addresses_are_told():
+    whole = torch.zeros(100, device=DEVICE)
+    with use_backend("gpu"):
+        gpu = gpu_for(whole)
+        assert gpu.aligned([torch.zeros(4, 4, device=DEVICE)])
+        assert not gpu.aligned([whole[1:17].view(4, 4)])
+        assert not gpu.aligned([torch.zeros(4, 4, device=DEVICE).mT])
