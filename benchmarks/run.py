@@ -31,6 +31,8 @@ def main() -> None:
         command = "python -m benchmarks.run" + (
             f" --device {options.device}" if options.device != "cpu" else ""
         )
+        if options.rounds != parser.get_default("rounds"):
+            command += f" --rounds {options.rounds}"
         print("rows:", write_rows(f"kernels-{options.device}", rows, command, options.device))
     for bar in (bars.cuda if options.device == "cuda" else bars.cpu)(rows):
         print(bar.line(42))

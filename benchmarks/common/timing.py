@@ -37,13 +37,13 @@ def interleaved(
 ) -> dict[str, np.ndarray]:
     """Seconds per call of each function, ``rounds`` times, in turn, so that noise from outside meets all alike.
 
-    Each measurement repeats a short call until it lasts about 10 ms, 50 ms on a GPU. Before that the call runs for a
+    Each measurement repeats a short call until it lasts about 10 ms, 20 ms on a GPU. Before that the call runs for a
     third of that without being measured: while the others ran, its data and code have left the caches (on a shared
     machine the first call after 10 ms takes up to twice as long), and a GPU has become idle.
     """
     torch.set_num_threads(threads)  # some packages change it when they are imported
     # On a GPU the first launch of a measurement finds the device idle: let it weigh little.
-    least = 50e-3 if device == "cuda" else 10e-3
+    least = 20e-3 if device == "cuda" else 10e-3
     inner = {}
     for name, run in runs.items():
         run()

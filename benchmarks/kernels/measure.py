@@ -22,7 +22,8 @@ TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 1e-2, torch.float16: 1.5e-3}
 def measure(device: str, rounds: int, threads: int, quick: bool) -> list[Row]:
     """Time every contender of every suite; ends the program if a result is wrong."""
     rows = []
-    for suite, n, batch, contenders, dtype in (suites.cuda if device == "cuda" else suites.cpu)(quick):
+    for suite, n, batch, make, dtype in (suites.cuda if device == "cuda" else suites.cpu)(quick):
+        contenders = make()
         errors = {c.name: c.error() for c in contenders if c.error is not None}
         wrong = {name: error for name, error in errors.items() if not error < TOLERANCE[dtype]}
         if wrong:

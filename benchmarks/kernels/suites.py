@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -10,15 +12,16 @@ from benchmarks.kernels import contenders, grouped, usage
 from benchmarks.kernels.contenders import Contender
 
 BATCH = 256
+HALF = (("bf16", torch.bfloat16), ("fp16", torch.float16))
 
 
 class Suite(NamedTuple):
-    """One job at one size, and its contenders."""
+    """One job at one size. Its contenders are made when their turn comes: they hold the data."""
 
     name: str
     n: int
     batch: int
-    contenders: list[Contender]
+    make: Callable[[], list[Contender]]
     dtype: torch.dtype = torch.float32
 
 
@@ -27,12 +30,13 @@ def cpu(quick: bool) -> list[Suite]:
     sizes = (1024, 4096) if quick else (64, 256, 1024, 4096, 16384)
     result: list[Suite] = []
     for n in sizes:
-        result.append(Suite("rotate", n, BATCH, contenders.rotate(n, BATCH, "cpu", peers=n <= 4096)))
-        result.append(Suite("symmetric", n, BATCH, contenders.symmetric(n, BATCH, "cpu")))
+        rotate = partial(contenders.rotate, n, BATCH, "cpu", peers=n <= 4096)
+        result.append(Suite("rotate", n, BATCH, rotate))
+        result.append(Suite("symmetric", n, BATCH, partial(contenders.symmetric, n, BATCH, "cpu")))
         if n <= 4096:
-            result.append(Suite("training", n, BATCH, contenders.training(n, BATCH, "cpu")))
-            result.append(Suite("one vector", n, 1, contenders.one_vector(n)))
-    result.append(Suite("pairs", 784, BATCH, contenders.pairs("cpu", BATCH)))
+            result.append(Suite("training", n, BATCH, partial(contenders.training, n, BATCH, "cpu")))
+            result.append(Suite("one vector", n, 1, partial(contenders.one_vector, n)))
+    result.append(Suite("pairs", 784, BATCH, partial(contenders.pairs, "cpu", BATCH)))
     return result
 
 
@@ -42,12 +46,12 @@ def cuda(quick: bool) -> list[Suite]:
     total = 2**27  # 512 MiB of float32, far beyond the L2 cache
     for n in (1024, 4096) if quick else (64, 256, 1024, 4096, 16384):
         batch = total // n
-        result.append(Suite("rotate", n, batch, contenders.rotate(n, batch, "cuda")))
-        result.append(Suite("symmetric", n, batch, contenders.symmetric(n, batch, "cuda")))
+        result.append(Suite("rotate", n, batch, partial(contenders.rotate, n, batch, "cuda")))
+        result.append(Suite("symmetric", n, batch, partial(contenders.symmetric, n, batch, "cuda")))
         if n == 1024:
-            result.append(Suite("training", n, batch, contenders.training(n, batch, "cuda")))
+            result.append(Suite("training", n, batch, partial(contenders.training, n, batch, "cuda")))
     batch = total // 784
-    result.append(Suite("pairs", 784, batch, contenders.pairs("cuda", batch)))
+    result.append(Suite("pairs", 784, batch, partial(contenders.pairs, "cuda", batch)))
     return result + _half(quick, total) + _grouped(total) + _training(quick, total // 2) + _usage(total // 2)
 
 
@@ -56,14 +60,13 @@ def _half(quick: bool, total: int) -> list[Suite]:
     result: list[Suite] = []
     for n in (1024, 4096) if quick else (128, 256, 512, 1024, 2048, 4096, 8192, 16384):
         batch = total // n
-        for name, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)):
-            rotate = contenders.rotate(n, batch, "cuda", dtype)
+        for name, dtype in HALF:
+            rotate = partial(contenders.rotate, n, batch, "cuda", dtype)
             result.append(Suite(f"rotate {name}", n, batch, rotate, dtype))
-            symmetric = contenders.symmetric(n, batch, "cuda", dtype)
+            symmetric = partial(contenders.symmetric, n, batch, "cuda", dtype)
             result.append(Suite(f"symmetric {name}", n, batch, symmetric, dtype))
             if n in (1024, 4096) and name == "bf16":
-                once = contenders.one_at_a_time(rotate)
-                result.append(Suite("rotate bf16, one call", n, batch, once, dtype))
+                result.append(Suite("rotate bf16, one call", n, batch, _one_at_a_time(rotate), dtype))
     return result
 
 
@@ -72,9 +75,11 @@ def _grouped(total: int) -> list[Suite]:
     result: list[Suite] = []
     for name, dtype in (("", torch.float32), (" bf16", torch.bfloat16)):
         n, batch = 4096, total // 4096
-        result.append(Suite(f"groups of 128{name}", n, batch, grouped.fixed(n, batch, dtype), dtype))
+        result.append(Suite(f"groups of 128{name}", n, batch, partial(grouped.fixed, n, batch, dtype), dtype))
         batch = total // 784
-        result.append(Suite(f"rounds of groups{name}", 784, batch, grouped.free(batch, dtype), dtype))
+        result.append(
+            Suite(f"rounds of groups{name}", 784, batch, partial(grouped.free, batch, dtype), dtype)
+        )
     return result
 
 
@@ -83,7 +88,7 @@ def _training(quick: bool, total: int) -> list[Suite]:
     result: list[Suite] = []
     for n in (1024, 4096) if quick else (256, 512, 1024, 4096):
         for name, dtype in (("", torch.float32), (" bf16", torch.bfloat16)):
-            rows = grouped.training(n, total // n, dtype)
+            rows = partial(grouped.training, n, total // n, dtype)
             result.append(Suite(f"layer training{name}", n, total // n, rows, dtype))
     return result
 
@@ -94,11 +99,16 @@ def _usage(total: int) -> list[Suite]:
     for n in (1024, 4096):
         for name, dtype in (("bf16", torch.bfloat16), ("float32", torch.float32)):
             for what, make in (("forward", usage.forward), ("training", usage.training)):
-                few = make(n, usage.BATCH, dtype)
+                few = partial(make, n, usage.BATCH, dtype)
                 result.append(Suite(f"few vectors, {what} {name}", n, usage.BATCH, few, dtype))
-                once = contenders.one_at_a_time(few)
-                result.append(Suite(f"few vectors, {what} {name}, one call", n, usage.BATCH, once, dtype))
-    for name, dtype in (("bf16", torch.bfloat16), ("float32", torch.float32)):
-        many = usage.training(1024, total // 1024, dtype, mode="default")
-        result.append(Suite(f"compiled training {name}", 1024, total // 1024, many, dtype))
+                once = f"few vectors, {what} {name}, one call"
+                result.append(Suite(once, n, usage.BATCH, _one_at_a_time(few), dtype))
+    for n in (1024, 4096):
+        for name, dtype in (("bf16", torch.bfloat16), ("float32", torch.float32)):
+            many = partial(usage.training, n, total // n, dtype, mode="default")
+            result.append(Suite(f"compiled training {name}", n, total // n, many, dtype))
     return result
+
+
+def _one_at_a_time(make: Callable[[], list[Contender]]) -> Callable[[], list[Contender]]:
+    return lambda: contenders.one_at_a_time(make())

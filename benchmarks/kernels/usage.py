@@ -32,6 +32,7 @@ def forward(n: int, batch: int, dtype: torch.dtype) -> list[Contender]:
         "swallowtail H": lambda: H(x),
         "quadratic form": lambda: H.quadratic_form(x),
     }
+    torch.compiler.reset()  # it compiles one piece of code for a few modules only
     compiled = {name: torch.compile(module, fullgraph=True, mode="reduce-overhead") for name, module in (
         ("nn.Linear", linear), ("swallowtail layer", layer))}  # fmt: skip
     runs = {name: _without_gradients(run) for name, run in calls.items()}
@@ -52,6 +53,7 @@ def training(n: int, batch: int, dtype: torch.dtype, mode: str = "reduce-overhea
     def step(module: Any, parameter: torch.Tensor) -> Callable[[], Any]:
         return lambda: torch.autograd.grad(module(x), (x, parameter), g)
 
+    torch.compiler.reset()
     runs = {"copy": lambda: copy.copy_(g)}
     for name, module in (("nn.Linear", linear), ("swallowtail layer", layer)):
         (parameter,) = module.parameters()

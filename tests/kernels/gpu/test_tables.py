@@ -54,7 +54,7 @@ def test_letters_of_one_pair():
     c, s, t = torch.cos(angles), torch.sin(angles), torch.tan(angles)
     torch.testing.assert_close(torch.stack(plain.tables[0]).flatten(), torch.cat([c, s]).flatten())
     torch.testing.assert_close(torch.stack(fast.tables[0]).flatten(), torch.cat([t, t]).flatten())
-    torch.testing.assert_close(fast.scale, c.expand(1, 1, 2).clone())
+    torch.testing.assert_close(fast.scale, c.expand(1, 1, 1, 2).clone())
     torch.testing.assert_close(plain.middle, d)
     torch.testing.assert_close(fast.middle, d * c**2)
 

@@ -115,7 +115,7 @@ def multiply_adds(wiring: Wiring, prepared: Prepared, form: str = "rotate") -> i
     n = wiring.n
     once, scalings = 4 * wiring.n_rotations, 0
     if isinstance(prepared, PreparedButterfly) and prepared.fast:
-        once, scalings = 2 * wiring.n_rotations, n * prepared.scale.shape[1]
+        once, scalings = 2 * wiring.n_rotations, prepared.scale[0].numel()
     if form == "rotate":
         return once + scalings
     inner = max(0, scalings - n)

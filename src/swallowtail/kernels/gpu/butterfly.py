@@ -41,18 +41,18 @@ def steps(
     both = middle is not None
     if count == 1:
         if not both and prepared.fast:
-            middle = prepared.scale[:, -1]
+            middle = prepared.scale[:, -1, 0]
         return [Step(0, None, to_basis, from_basis, middle)]
     order = list(range(count)) if wiring.reverse else list(reversed(range(count)))  # of the passes of Qᵀ
     inner = order[-1]
     into: list[Step] = []
     out: list[Step] = []
     for d in range(depth):
-        scale = prepared.scale[:, d] if prepared.fast else None
+        scale = [prepared.scale[:, d, i] if prepared.fast else None for i in range(count)]
         if to_basis:
-            into += [Step(i, d, True, False, scale if i == inner else None) for i in order]
+            into += [Step(i, d, True, False, scale[i]) for i in order]
         if from_basis:
-            out = [Step(i, d, False, True, scale if i == inner else None) for i in reversed(order)] + out
+            out = [Step(i, d, False, True, scale[i]) for i in reversed(order)] + out
     if both:
         return [*into[:-1], Step(inner, depth - 1, True, from_basis, middle), *out[1:]]
     return into + out

@@ -6,9 +6,9 @@ Four letters, here and in all GPU kernels. Of a pair (a, b) with angle θ:
     fast   u = tan θ · σb/σa          v = tan θ · σa/σb          Q: (a − v b, b + u a)        Qᵀ: (a + u b, b − v a)
 
 ``scale`` belongs to the fast form: σ, one number per coordinate, is the product of the cosines that the coordinate has
-met in a sweep of Qᵀ. In the fast form each sweep of Qᵀ ends with a multiplication by its σ, and each sweep of Q begins
+met in a pass of Qᵀ. In the fast form each pass of Qᵀ ends with a multiplication by its σ, and each pass of Q begins
 with it. ``middle`` is the diagonal between Qᵀ and Q in Q D Qᵀ: the eigenvalues D; in the fast form σ D σ, with the σ of
-the innermost sweep.
+the innermost pass.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from swallowtail.kernels.gpu.triton.tables import table_kernel
 from swallowtail.wiring import Butterfly
 
 # The fast form loses no accuracy, only range: below these bounds the plain form is used. Scales of 2^-50, squared,
-# leave float32 room for data and eigenvalues: vectors between 2^-70 and 2^70 are exact. Beyond, the fast form's may
-# overflow or become subnormal on the way. Nobody looks, because that would wait for the device.
+# leave float32 room for vectors near 1, which kernels make of all others (`triton.ranges`), and for eigenvalues.
 MIN_COSINE = 2.0**-20
 MIN_SCALE = {torch.float32: 2.0**-50, torch.float64: 2.0**-200}
 EIGENVALUE_RANGE = {torch.float32: (2.0**-20, 2.0**40), torch.float64: (2.0**-200, 2.0**200)}
@@ -48,7 +47,7 @@ class PreparedButterfly(NamedTuple):
     fast: bool
     passes: tuple[Pass, ...]
     tables: tuple[Coefficients, ...]  # one per pass
-    scale: torch.Tensor  # shape: (B, depth, n); empty in the plain form
+    scale: torch.Tensor  # shape: (B, depth, passes, n); empty in the plain form
     middle: torch.Tensor | None  # shape: (B, n); None if there were no eigenvalues
     blocks: Any = None  # `block_tables.BlockTables`, for half precision on tensor cores
 
@@ -181,18 +180,22 @@ def prepare_fast(
     Write a coordinate as σ times a stored number: a = σa a'. Then c a + s b = c σa (a' + tan θ (σb/σa) b'). The cosine
     joins the scale, and two multiply-adds are left. Scales are computed in float64.
     """
-    n, bits = wiring.n, (wiring.n - 1).bit_length()
+    n, bits, passes = wiring.n, (wiring.n - 1).bit_length(), plan.passes_of(wiring.n)
     dense = _dense_angles(wiring, angles.double())
     c, t = torch.cos(dense), torch.tan(dense)
     u, v = torch.empty_like(t), torch.empty_like(t)
-    scale = dense.new_ones(*dense.shape[:2], 1 << bits)
-    for bit in range(bits) if wiring.reverse else reversed(range(bits)):
-        pairs = scale.view(*dense.shape[:2], -1, 2, 1 << bit)
-        ratio = (pairs[..., 1, :] / pairs[..., 0, :]).flatten(2)
-        u[:, :, bit] = t[:, :, bit] * ratio
-        v[:, :, bit] = t[:, :, bit] / ratio
-        scale = (pairs * c[:, :, bit].view(*dense.shape[:2], -1, 1, 1 << bit)).view(scale.shape)
-    scale = scale[..., :n]
+    scales = []
+    for p in passes:
+        scale = dense.new_ones(*dense.shape[:2], 1 << bits)
+        stages = range(p.first, p.first + p.bits)
+        for bit in stages if wiring.reverse else reversed(stages):
+            pairs = scale.view(*dense.shape[:2], -1, 2, 1 << bit)
+            ratio = (pairs[..., 1, :] / pairs[..., 0, :]).flatten(2)
+            u[:, :, bit] = t[:, :, bit] * ratio
+            v[:, :, bit] = t[:, :, bit] / ratio
+            scale = (pairs * c[:, :, bit].view(*dense.shape[:2], -1, 1, 1 << bit)).view(scale.shape)
+        scales.append(scale[..., :n])
+    scale = torch.stack(scales, 2)
     checks = [c.abs().amin() / MIN_COSINE, scale.abs().amin() / MIN_SCALE[dtype]]
     middle = None
     if eigenvalues is not None:
@@ -202,10 +205,10 @@ def prepare_fast(
             largest / EIGENVALUE_RANGE[dtype][0] + (largest == 0),
             EIGENVALUE_RANGE[dtype][1] / largest,
         ]
-        middle = (scale[:, -1] ** 2 * d).to(dtype).contiguous()
+        inner = len(passes) - 1 if wiring.reverse else 0  # the last pass of Qᵀ
+        middle = (scale[:, -1, inner] ** 2 * d).to(dtype).contiguous()
     if not bool(torch.stack(checks).amin() >= 1):  # also false when something is not a number
         return None
-    passes = plan.passes_of(n)
     tables = tuple(Coefficients(_to_table(u.to(dtype), n, p), _to_table(v.to(dtype), n, p)) for p in passes)
     return PreparedButterfly(True, passes, tables, scale.to(dtype).contiguous(), middle)
 

@@ -21,6 +21,7 @@ from swallowtail.kernels.gpu.triton.groups import (  # fmt: skip
     table_offsets,
     to_group,
 )
+from swallowtail.kernels.gpu.triton.ranges import exponent, power, times_power
 from swallowtail.kernels.gpu.triton.tiles import load_diagonal, load_tile, store_tile
 
 
@@ -97,9 +98,10 @@ def rotate_kernel(
     registers until Q needs them. In the fast form, sweep d of Qᵀ ends with a multiplication by its scales and sweep d
     of Q begins with it. The scales of the innermost sweep are part of the diagonal.
 
-    A program takes ROWS vectors of one tile. DIRECT allows loads and stores in a group's layout (`direct_group`). With
-    LIVE there is one tile and one rotation, in the plain form, and its coefficients are made here: u is an index and v
-    the angles, which all sweeps share.
+    A program takes ROWS vectors of one tile. It takes each times a power of two (`ranges`), except in fp16, whose range
+    is so much smaller than that of the arithmetic. DIRECT allows loads and stores in a group's layout
+    (`direct_group`). With LIVE there is one tile and one rotation, in the plain form, and its coefficients are made
+    here: u is an index and v the angles, which all sweeps share.
     """
     program = tl.program_id(0)
     block = (program // tiles) % row_blocks
@@ -124,6 +126,11 @@ def rotate_kernel(
     FIRST_GROWING: tl.constexpr = (not GROWING) if TO_BASIS else GROWING
     IN: tl.constexpr = direct_group(FIRST_GROWING, True, GROUPS, COLS, DIRECT)
     x = load_tile(x_ptr, rows, tile, n, n_rows, DTYPE, IN, EVEN, GROUPS, BITS, COLS, ROWS, STRIDE)
+    RANGED: tl.constexpr = x_ptr.dtype.element_ty != tl.float16
+    BOTH: tl.constexpr = TO_BASIS and FROM_BASIS and MIDDLE
+    if RANGED:
+        size = exponent(tl.max(tl.abs(x), axis=1))  # shape: (ROWS,)
+        x = x * power(-size, DTYPE)[:, None]
     if TO_BASIS:
         for d in range(DEPTH - 1):
             x = whole_sweep(
@@ -134,12 +141,26 @@ def rotate_kernel(
         u_last, v_last = u_ptr + (DEPTH - 1) * sweep, v_ptr + (DEPTH - 1) * v_sweep
         x = whole_sweep(x, u_last, v_last, GROUPS, BITS, COLS, ROWS, not GROWING, True, FAST, LIVE)
     if QUADRATIC:
-        diagonal = load_diagonal(middle_ptr + batch * middle_stride, tile, n, EVEN, BITS, COLS, STRIDE)
+        diagonal = load_diagonal(middle_ptr + batch * middle_stride, tile, n, EVEN, BITS, COLS, STRIDE).to(
+            DTYPE
+        )
+        if RANGED:
+            size_d = exponent(tl.max(tl.abs(diagonal), axis=1))  # shape: (1,)
+            diagonal = diagonal * power(-size_d, DTYPE)[:, None]
         total = tl.sum(x * (x * diagonal), axis=1)  # x² alone may overflow where the scales are small
+        if RANGED:
+            total = times_power(total, 2 * size + size_d, 3)
         tl.store(y_ptr + batch * y_stride + rows * tiles + tile, total, mask=rows < n_rows)
     else:
         if MIDDLE:
-            x = x * load_diagonal(middle_ptr + batch * middle_stride, tile, n, EVEN, BITS, COLS, STRIDE)
+            diagonal = load_diagonal(
+                middle_ptr + batch * middle_stride, tile, n, EVEN, BITS, COLS, STRIDE
+            ).to(DTYPE)
+            if RANGED and BOTH:
+                size_d = exponent(tl.max(tl.abs(diagonal), axis=1))  # shape: (1,)
+                diagonal = diagonal * power(-size_d, DTYPE)[:, None]
+                size = size + size_d
+            x = x * diagonal
         if FROM_BASIS:
             u_last, v_last = u_again_ptr + (DEPTH - 1) * sweep, v_again_ptr + (DEPTH - 1) * v_sweep
             x = whole_sweep(x, u_last, v_last, GROUPS, BITS, COLS, ROWS, GROWING, False, FAST, LIVE)
@@ -151,6 +172,8 @@ def rotate_kernel(
                     x, u_again_ptr + d * sweep, v_again_ptr + d * v_sweep, GROUPS, BITS, COLS, ROWS, GROWING, False,
                     FAST, LIVE
                 )  # fmt: skip
+        if RANGED:
+            x = times_power(x, size[:, None], 2 if BOTH else 1)
         LAST_GROWING: tl.constexpr = GROWING if FROM_BASIS else (not GROWING)
         OUT: tl.constexpr = direct_group(LAST_GROWING, False, GROUPS, COLS, DIRECT)
         y_ptr += batch * y_stride
