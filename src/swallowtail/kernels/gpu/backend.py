@@ -133,8 +133,7 @@ def rotate(
         if small.suits(wiring, x, angles):
             return small.apply(wiring, angles, None, x, form)
         if blocks.suits_live(wiring, x, angles, form):
-            made = block_tables.make(wiring, angles, None, form, x.dtype)
-            return blocks.apply(wiring, made, x, form)
+            return blocks.apply(wiring, block_tables.make(wiring, angles, None, form, x.dtype), x, form)
     if prepared is None:
         # Longer vectors have groups of their own for gradients, and Q x alone is faster without.
         shared = isinstance(wiring, Butterfly) and wiring.n <= 1 << plan.WHOLE.bits
@@ -195,8 +194,9 @@ def rotate_backward(
     if not wiring.n_rotations or not y.numel():
         return grad.to(y.dtype).clone(memory_format=torch.contiguous_format), torch.zeros_like(_widen(angles))
     y, grad = y.contiguous(), grad.contiguous()
-    if prepared is None and isinstance(wiring, Butterfly):
-        found = half_backward.walk_back(wiring, angles, y, grad, transpose)
+    if prepared is None:
+        product = lambda form, x: rotate(wiring, angles, x, form == "to_basis")
+        found = half_backward.walk_back(wiring, angles, y, grad, transpose, product)
         if found is not None:
             return found[0], found[1].to(_arithmetic(angles.dtype))
     if prepared is None or (isinstance(prepared, PreparedButterfly) and prepared.fast):
@@ -231,7 +231,12 @@ def live_backward(
     wiring: Wiring, y: torch.Tensor, grad: torch.Tensor, angles: torch.Tensor, transpose: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Gradients for x and the angles, in the shapes of grad and the angles."""
-    return calls.live_backward(_gradients, wiring, y.contiguous(), grad.contiguous(), angles, transpose)
+    y, grad, angles = y.contiguous(), grad.contiguous(), angles.contiguous()
+    product = lambda form, x: live(form, wiring, x, angles, None)
+    found = half_backward.walk_back(wiring, angles, y, grad, transpose, product)
+    if found is not None:
+        return found[0], found[1].to(_arithmetic(angles.dtype))
+    return calls.live_backward(_gradients, wiring, y, grad, angles, transpose)
 
 
 def _form(

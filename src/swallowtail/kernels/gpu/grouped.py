@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from swallowtail.kernels.gpu import device
 from swallowtail.kernels.gpu.group_plan import TRITON_SIZE, GroupPlan, group_plan
 from swallowtail.kernels.gpu.group_tables import Layout, MadeGroups
 from swallowtail.kernels.gpu.launch import launch
+from swallowtail.kernels.gpu.triton.backward import collect_kernel
 from swallowtail.kernels.gpu.triton.block_diagonal import (
     block_diagonal_backward_kernel,
     block_diagonal_kernel,
@@ -18,6 +21,7 @@ from swallowtail.kernels.gpu.triton.sweeps import angle_gradients_kernel
 from swallowtail.wiring import Wiring
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+COLLECT_BLOCK = 64  # angles per program that adds up their parts
 GRADIENT_ROWS = 8  # of a block's matrix per program that sweeps through the rotations
 
 
@@ -152,7 +156,18 @@ def angle_gradients(
         len(plan.partner), plan.n_blocks, len(sums), count, TRANSPOSE=transpose, SIZE=plan.size, ROWS=GRADIENT_ROWS,
         warps=8 if plan.size > TRITON_SIZE else 4,
     )  # fmt: skip
-    return parts.sum(0, keepdim=True)
+    total = torch.empty_like(parts[:1])
+    launch(
+        collect_kernel, (-(-count // COLLECT_BLOCK), 1), parts, _numbers(count, sums.device), total, count, count,
+        slabs, SIGN=1, SLOTS=slabs, BLOCK=COLLECT_BLOCK, warps=4,
+    )  # fmt: skip
+    return total
+
+
+@cache  # never dropped: recorded launches go on reading it
+def _numbers(count: int, where: torch.device) -> torch.Tensor:
+    """From 1 to ``count``: every angle stands in its own place."""
+    return device.constant(np.arange(1, count + 1, dtype=np.int32), where)
 
 
 def _share(x: torch.Tensor, plan: GroupPlan, tile: Tile) -> tuple[int, int]:

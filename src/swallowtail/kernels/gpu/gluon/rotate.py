@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from swallowtail.kernels.gpu.gluon import layouts
 from swallowtail.kernels.gpu.triton.groups import radix, step
-from swallowtail.kernels.gpu.triton.ranges import exponent, power, times_power
 from swallowtail.kernels.gpu.triton_private import gl, gluon
 
 
@@ -57,31 +56,16 @@ def _sweep(
 
 
 @gluon.jit
-def _size(x):
-    """The exponent of each vector of x (2^r, ROWS, M), as (1, ROWS, 1)."""
-    return exponent(gl.max(gl.max(gl.abs(x), axis=2), axis=0))[None, :, None]
-
-
-@gluon.jit
-def _diagonal(
-    ptr, n, GROUP: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr, WARPS: gl.constexpr, EVEN: gl.constexpr
-):  # fmt: skip
-    """A diagonal (n,) in the layout of GROUP for one vector."""
-    at = layouts.coordinates(GROUP, GROUPS, BITS, layouts.group_layout(GROUP, GROUPS, BITS, 1, WARPS))
-    if EVEN:  # noqa: SIM108 (the compiler takes one branch)
-        diagonal = gl.load(ptr + at)
-    else:
-        diagonal = gl.load(ptr + at, mask=at < n, other=0.0)
-    return diagonal
-
-
-@gluon.jit
 def _times_diagonal(
     x, ptr, n, GROUP: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr, ROWS: gl.constexpr,
     WARPS: gl.constexpr, EVEN: gl.constexpr,
 ):  # fmt: skip
     """x, in the layout of GROUP, times a diagonal (n,)."""
-    diagonal = _diagonal(ptr, n, GROUP, GROUPS, BITS, WARPS, EVEN)
+    at = layouts.coordinates(GROUP, GROUPS, BITS, layouts.group_layout(GROUP, GROUPS, BITS, 1, WARPS))
+    if EVEN:  # noqa: SIM108 (the compiler takes one branch)
+        diagonal = gl.load(ptr + at)
+    else:
+        diagonal = gl.load(ptr + at, mask=at < n, other=0.0)
     layout: gl.constexpr = layouts.group_layout(GROUP, GROUPS, BITS, ROWS, WARPS)
     return x * gl.convert_layout(diagonal, layout, assert_trivial=True)
 
@@ -115,11 +99,6 @@ def whole_rotate_kernel(
     x = layouts.load(
         x_ptr + batch * x_stride, first, n, n_rows, DTYPE, BEGIN, GROUPS, BITS, ROWS, WARPS, EVEN
     )
-    RANGED: gl.constexpr = x_ptr.dtype.element_ty != gl.float16
-    BOTH: gl.constexpr = TO_BASIS and FROM_BASIS and MIDDLE
-    if RANGED:
-        size = _size(x)
-        x = x * power(-size, DTYPE)
     if TO_BASIS:
         for d in range(DEPTH - 1):
             x = _sweep(
@@ -131,14 +110,9 @@ def whole_rotate_kernel(
         last = (DEPTH - 1) * SWEEP
         x = _sweep(x, u_ptr + last, v_ptr + last, not GROWING, True, FAST, GROUPS, BITS, ROWS, WARPS)
     if MIDDLE:
-        diagonal = _diagonal(middle_ptr + batch * middle_stride, n, INNER, GROUPS, BITS, WARPS, EVEN)
-        if RANGED and BOTH:
-            size_d = _size(diagonal)
-            diagonal = diagonal * power(-size_d, DTYPE)
-            size = size + gl.convert_layout(size_d, layouts.group_layout(BEGIN, GROUPS, BITS, ROWS, WARPS))
-        x = x * gl.convert_layout(
-            diagonal, layouts.group_layout(INNER, GROUPS, BITS, ROWS, WARPS), assert_trivial=True
-        )
+        x = _times_diagonal(
+            x, middle_ptr + batch * middle_stride, n, INNER, GROUPS, BITS, ROWS, WARPS, EVEN
+        )  # fmt: skip
     if FROM_BASIS:
         last = (DEPTH - 1) * SWEEP
         x = _sweep(x, u_again_ptr + last, v_again_ptr + last, GROWING, False, FAST, GROUPS, BITS, ROWS, WARPS)
@@ -150,7 +124,4 @@ def whole_rotate_kernel(
             x = _sweep(
                 x, u_again_ptr + d * SWEEP, v_again_ptr + d * SWEEP, GROWING, False, FAST, GROUPS, BITS, ROWS, WARPS
             )  # fmt: skip
-    if RANGED:
-        size = gl.convert_layout(size, layouts.group_layout(END, GROUPS, BITS, ROWS, WARPS))
-        x = times_power(x, size, 2 if BOTH else 1)
     layouts.store(y_ptr + batch * y_stride, x, first, n, n_rows, END, GROUPS, BITS, ROWS, WARPS, EVEN)
