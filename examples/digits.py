@@ -54,8 +54,8 @@ def main() -> None:
     print(
         f"covariance of scikit-learn's digits, n = {n}; H ≈ Q D Qᵀ with n·lg n/2 = {n * 6 // 2} rotations\n"
     )
-    pairs = st.fit_symmetric(H, wiring="pairs", progress=True)
-    butterfly = st.fit_symmetric(H, wiring="butterfly", progress=True)
+    pairs = st.fit_symmetric(H, wiring="pairs")
+    butterfly = st.fit_symmetric(H, wiring="butterfly")
 
     print("\nrotations on pairs chosen from the data:")
     print(pairs)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from common import OURS, PLAIN, RIVAL, save
 from language_model import (
     FULL,
     SMALL,
@@ -32,6 +33,7 @@ from language_model import (
     train_from_scratch,
     validate,
 )
+from matplotlib.figure import Figure
 from peft import BOFTConfig, LoraConfig, OFTConfig, get_peft_model
 from torch import nn
 
@@ -104,8 +106,30 @@ def show(title: str, rows: list[Row]) -> None:
         )
 
 
+def draw(tables: dict[str, list[dict[str, Any]]], path: Path) -> None:
+    """The loss against the numbers that are learned, at equal steps and at equal time."""
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    titles = {"same_steps": "the same number of steps", "same_time": "the same time"}
+    for axis, (key, title) in zip(figure.subplots(1, 2, sharey=True), titles.items(), strict=True):
+        rows = [row for row in tables[key] if row["method"] != "all parameters"]
+        for row in rows:
+            colour = OURS if row["method"].startswith("Givens") else RIVAL
+            axis.plot(row["parameters"], row["loss"], "o", color=colour, markersize=9)
+            axis.annotate(
+                row["method"], (row["parameters"], row["loss"]), xytext=(0, 9 if colour == OURS else -16),
+                textcoords="offset points", ha="center", fontsize=9,
+            )  # fmt: skip
+        whole = next(row for row in tables[key] if row["method"] == "all parameters")
+        axis.axhline(whole["loss"], color=PLAIN, linestyle=":", label=f"all {whole['parameters']:,} numbers")
+        axis.set(title=title, xlabel="numbers that are learned")
+        axis.margins(0.2)
+        axis.legend(loc="lower left")
+    figure.axes[0].set_ylabel("loss on the new text, nats per byte")
+    save(figure, path)
+
+
 def main() -> None:
-    """Train, fine-tune in every way, print."""
+    """Train, fine-tune in every way, print, draw."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--full", action="store_true", help="the large model, for a GPU")
     parser.add_argument("--train-steps", type=int, help="of the model itself")
@@ -133,6 +157,7 @@ def main() -> None:
     path = options.output / "finetune.json"
     path.write_text(json.dumps({"device": device, **tables}, indent=1) + "\n")
     print(f"\nwritten: {path}")
+    draw(tables, options.output / "finetune.png")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def main() -> None:
     torch.set_num_threads(1)
     H = np.cov(mnist_data()[0].T / 255)
     n = len(H)
-    fit = st.fit_symmetric(H, progress=True)
+    fit = st.fit_symmetric(H)
     values, vectors = np.linalg.eigh(H)
     rank = round((fit.floats - 1) / (n + 1))
     c = float(values[:-rank].mean())
@@ -45,7 +45,7 @@ def main() -> None:
     low_rank = st.HybridOperator.without_rotations(np.full(n, c), *terms)
     angles = {
         "swallowtail": fit.angle,
-        f"c·I + rank {rank},\nequal floats": error_angle(H, low_rank),
+        f"c·I +\nrank {rank},\nequal\nfloats": error_angle(H, low_rank),
         "dense": 0.0,
     }
     x, dense = torch.randn(VECTORS, n), torch.from_numpy(H).float()
@@ -55,12 +55,12 @@ def main() -> None:
         microseconds(lambda: thin(x)),
         microseconds(lambda: x @ dense),
     ]
-    figure = Figure(figsize=(13, 3.3), layout="constrained")
+    figure = Figure(figsize=(13.5, 3.4), layout="constrained")
     axes = figure.subplots(1, 5)
     limit = float(np.abs(H).max())
-    floats = f"{fit.floats} numbers"
+    floats = f"{fit.floats:,} numbers"
     for axis, matrix, title in (
-        (axes[0], H, f"MNIST's covariance\n{n * n} numbers"),
+        (axes[0], H, f"MNIST's covariance\n{n * n:,} numbers"),
         (axes[1], np.asarray(fit.operator), f"Q D Qᵀ\n{floats}"),
     ):
         axis.imshow(
@@ -76,9 +76,9 @@ def main() -> None:
         (axes[4], times, f"µs for {VECTORS} products,\none thread"),
     ):
         bars = axis.bar(list(angles), heights, color=[OURS, RIVAL, PLAIN])
-        axis.bar_label(bars, fmt="%.3g")
+        axis.bar_label(bars, [f"{height:,.0f}" if height >= 100 else f"{height:.3g}" for height in heights])
         axis.tick_params("x", labelsize=8)
-        axis.set(title=title)
+        axis.set(title=title, ylim=(0, 1.15 * max(heights)))  # room for the labels
     save(figure, folder / "start.png")
 
 

@@ -12,7 +12,7 @@ import swallowtail
 
 NAMES = {
     "swallowtail": """
-        Butterfly Grouped Pairs Rotation SignedRotation SymmetricOperator HybridOperator
+        Butterfly Grouped Pairs Rotation SignedRotation SymmetricOperator HybridOperator LowRank
         available_backends select_backend use_backend
         ArgumentError hessian load save datasets gaussians nn optim
         Estimate FitResult Stop Tracker error_angle fit_rotation fit_symmetric random_orthogonal random_symmetric
@@ -26,7 +26,7 @@ NAMES = {
         Conditional Predictive Product Regression Solution
         MixtureStatistics RowStatistics fit_distributed
     """,
-    "swallowtail.operators": "HybridOperator Rotation SignedRotation SymmetricOperator",
+    "swallowtail.operators": "HybridOperator LowRank Rotation SignedRotation SymmetricOperator",
 }  # fmt: skip
 ESTIMATORS = ("GivensCovariance", "GivensDiscriminant", "GivensMixture")  # they need scikit-learn
 

@@ -16,7 +16,7 @@ from swallowtail.io import load, save
 from swallowtail.kernels import available_backends, select_backend, use_backend
 from swallowtail.loss_hessian import hessian
 from swallowtail.metrics import Estimate, error_angle
-from swallowtail.operators import HybridOperator, Rotation, SignedRotation, SymmetricOperator
+from swallowtail.operators import HybridOperator, LowRank, Rotation, SignedRotation, SymmetricOperator
 from swallowtail.wiring import Butterfly, Grouped, Pairs
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ __all__ = [
     "GivensNormal",
     "Grouped",
     "HybridOperator",
+    "LowRank",
     "Pairs",
     "Rotation",
     "SignedRotation",

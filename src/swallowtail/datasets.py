@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.spatial import cKDTree
+import scipy
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
@@ -159,7 +159,7 @@ def sensor_laplacian(n: int, n_neighbors: int = 6, seed: int = 0) -> np.ndarray:
     n = checks.integer("n", n, at_least=2)
     n_neighbors = min(checks.integer("n_neighbors", n_neighbors, at_least=1), n - 1)
     points = np.random.default_rng(seed).random((n, 2))
-    distance, neighbor = cKDTree(points).query(points, n_neighbors + 1)
+    distance, neighbor = scipy.spatial.cKDTree(points).query(points, n_neighbors + 1)
     distance, neighbor = distance[:, 1:], neighbor[:, 1:]  # the nearest of all is the point itself
     W = np.zeros((n, n))
     rows = np.repeat(np.arange(n), n_neighbors)

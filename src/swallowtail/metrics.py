@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 import torch
-from scipy.stats import t as student_t
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
@@ -271,7 +271,7 @@ def column_angles(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _quantile(confidence: float, n_probes: int) -> float:
     if not 0.0 < confidence < 1.0:
         raise ArgumentError("confidence", "a number between 0 and 1", confidence, "try 0.95")
-    return float(student_t.ppf(0.5 + confidence / 2, n_probes - 1))
+    return float(scipy.special.stdtrit(n_probes - 1, 0.5 + confidence / 2))
 
 
 def _largest(array: np.ndarray) -> float:

@@ -1,5 +1,7 @@
 """The commands: every format, what they print, what they write."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -117,7 +119,8 @@ def test_fit_options(arguments, tmp_path, capsys):
     assert "angle" in capsys.readouterr().out
 
 
-def test_progress_is_on_unless_quiet(tmp_path, capsys):
+def test_a_terminal_gets_a_bar_unless_quiet(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main(["fit", write(tmp_path / "H.npy", H), "--wiring", "pairs"]) == 0
     assert "rotations, error" in capsys.readouterr().err
 

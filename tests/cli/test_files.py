@@ -17,10 +17,10 @@ class NotReached(Exception):
 @pytest.mark.parametrize(
     ("option", "name", "expected"),
     [
-        ("-o", "H.npy", "ending in .safetensors, got"),
+        ("-o", "H.npy", "a file of its own"),
         ("-o", "H.safetensors", "a file of its own"),
         ("-o", "link.safetensors", "a file of its own"),
-        ("-o", "a.npy", "a.safetensors"),
+        ("-o", "a.xyz", "ending in .safetensors or .npy"),
         ("-o", "a", "a.safetensors"),
         ("-o", ".", "got the folder"),
         ("-o", "none/x.safetensors", "an existing folder"),
@@ -52,7 +52,7 @@ def test_checkpoint_and_output_are_two_files(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("y.csv", "ending in .npy"),
+        ("y.xyz", "ending in .npy"),
         ("y", "ending in .npy"),
         ("none/y.npy", "an existing folder"),
         ("X.npy", "a file of its own"),

@@ -9,13 +9,14 @@ from swallowtail.cli import main
 MISTAKES = {
     "no file": lambda p: ["fit", str(p / "none.npy")],
     "a folder": lambda p: ["fit", str(p)],
-    "unknown ending": lambda p: ["fit", broken(p / "H.txt")],
+    "unknown ending": lambda p: ["fit", broken(p / "H.xyz")],
     "no ending": lambda p: ["fit", broken(p / "H")],
     "broken npy": lambda p: ["fit", broken(p / "H.npy")],
     "empty npy": lambda p: ["fit", broken(p / "H.npy", b"")],
     "broken npz": lambda p: ["fit", broken(p / "H.npz")],
     "truncated npz": lambda p: ["fit", broken(p / "H.npz", b"PK\x03\x04")],
     "broken csv": lambda p: ["fit", broken(p / "H.csv")],
+    "a header alone": lambda p: ["fit", broken(p / "H.csv", b"a,b\n")],
     "empty csv": lambda p: ["fit", broken(p / "H.csv", b"")],
     "ragged csv": lambda p: ["fit", broken(p / "H.csv", b"1,2\n3\n")],
     "broken mtx": lambda p: ["fit", broken(p / "H.mtx")],
@@ -100,5 +101,5 @@ def test_what_a_file_should_hold(tmp_path, capsys):
         err = capsys.readouterr().err
         assert "expected an array of numbers written by numpy.save" in err
         assert "allow_pickle" not in err
-    assert main(["fit", broken(tmp_path / "H.csv", b"a,b\n1,2\n2,1\n")]) == 1
-    assert "expected comma-separated numbers without a header" in capsys.readouterr().err
+    assert main(["fit", broken(tmp_path / "H.csv", b"a,b\n1,2\n2,x\n")]) == 1
+    assert "expected numbers, separated by commas, semicolons" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from cli.inputs import FORMATS, broken, write
 from scipy.io import mmwrite
 
 from swallowtail import ArgumentError
-from swallowtail.cli import main
+from swallowtail.cli import main, readers
 from swallowtail.cli.files import read_array
 
 A = np.random.default_rng(0).standard_normal((6, 4)) * (np.random.default_rng(1).random((6, 4)) < 0.7)
@@ -220,3 +220,21 @@ def test_fuzz(kind, tmp_path):
             used += (found @ np.ones(found.shape[-1])).ndim <= 1 if found.ndim else 1
     assert refused + used == 100
     assert refused > 10
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "1,2\n3,4\n",
+        "a,b\n1,2\n3,4\n",
+        ",a,b\nx,1,2\ny,3,4\n",
+        "name;a;b\nx;1;2\ny;3;4\n",
+        "a\tb\n1\t2\n3\t4\n",
+        "# made by hand\n1 2\n3 4\n",
+        "\ufeff1,2\n\n3,4\n",
+    ],
+)
+def test_text_with_and_without_headers_and_names(lines, tmp_path):
+    path = tmp_path / "H.txt"
+    path.write_text(lines, encoding="utf-8")
+    assert readers.text(path).tolist() == [[1.0, 2.0], [3.0, 4.0]]

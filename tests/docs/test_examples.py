@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DRAWN = ("denoise", "heat", "layer", "outliers", "preconditioner", "tracking")
+DRAWN = ("denoise", "distributed", "heat", "layer", "outliers", "preconditioner", "start", "tracking")
 
 
 @pytest.mark.extras

@@ -169,3 +169,14 @@ def test_sparse_matrices_keep_their_dtype_and_its_rounding():
 def test_wrong_shapes_say_what_to_do(source, message):
     with pytest.raises(ValueError, match=message):
         problem(source)
+
+
+def test_frames_are_matrices_whatever_their_names():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(H, index=list("xyz"), columns=list("abc"))
+    np.testing.assert_array_equal(problem(frame).dense, H)
+    frame["b"] = ["one", "two", "three"]
+    with pytest.raises(
+        st.ArgumentError, match="numbers in every column of the DataFrame, got something else in b"
+    ):
+        problem(frame)

@@ -209,3 +209,8 @@ def test_whitened_rows_have_covariance_one(digits):
     z = model.whiten(digits[0])
     np.testing.assert_allclose((z * z).sum(1), model.mahalanobis(digits[0]), rtol=1e-8)
     assert error_angle(np.cov(z.T), np.eye(64)) < 20
+
+
+def test_a_covariance_in_place_of_samples_is_noted():
+    with pytest.warns(UserWarning, match="fit_symmetric"):
+        GivensCovariance(n_rotations=3).fit(np.cov(np.random.default_rng(0).standard_normal((4, 30))))

@@ -24,7 +24,7 @@ def test_columns_that_stand_alone_are_left_out_of_the_search():
     S[30:, :30] *= 0.01
     S[30:, 30:] = np.diag(np.diagonal(S)[30:])
     whole, part = S.copy(), S.copy()
-    expected = parallel_jacobi(whole, 200, THRESHOLD, LIKELIHOOD, ROUNDING, LEAST_WEIGHT)
+    expected = parallel_jacobi(whole, 200, THRESHOLD, LIKELIHOOD, ROUNDING, LEAST_WEIGHT, 0)
     found = _jacobi_among(part, 200, "likelihood")
     assert found is not None
     np.testing.assert_array_equal(found[0], expected[0])

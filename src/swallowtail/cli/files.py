@@ -10,25 +10,49 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from swallowtail import atomic
 from swallowtail.cli import readers
 from swallowtail.errors import ArgumentError
 
+TEXT = "numbers, separated by commas, semicolons, tabs or spaces, with or without a header"
 READERS = {
     ".npy": (readers.npy, "an array of numbers written by numpy.save"),
     ".npz": (readers.npz, "a sparse matrix written by scipy.sparse.save_npz, or one array of numbers"),
-    ".csv": (readers.csv, "comma-separated numbers without a header"),
+    ".csv": (readers.text, TEXT),
+    ".tsv": (readers.text, TEXT),
+    ".txt": (readers.text, TEXT),
     ".mtx": (readers.mtx, "a Matrix Market file"),
     ".safetensors": (readers.safetensors, "a safetensors file with one tensor"),
 }
-READS = ".npy, .npz (scipy sparse), .csv, .mtx, .safetensors"
+READS = ".npy, .npz (scipy sparse), .csv, .tsv, .txt, .mtx, .safetensors"
+ARRAYS = (".npy", ".csv", ".txt")  # that are written
+STANDARD = Path("-")  # standard input or output
+BEGINNINGS = {
+    b"\x93NUMPY": ".npy",
+    b"PK": ".npz",
+    b"%%MatrixMarket": ".mtx",
+}  # of what is piped in; else text
 
 
-def check_output(option: str, path: Path, suffix: str, *inputs: Path) -> None:
-    """Whether ``path`` can be written: asked before the work, not after it. ``suffix`` "" allows any."""
+def check_outputs(option: str, paths: list[Path], suffixes: tuple[str, ...], *inputs: Path) -> None:
+    """Whether all can be written: asked before the work, not after it. Without ``suffixes`` any will do."""
+    for k, path in enumerate(paths):
+        if path != STANDARD or not suffixes:
+            _check_output(option, path, suffixes, *inputs, *paths[:k])
+        elif path in paths[:k]:
+            raise ArgumentError(option, "- only once", "it twice")
+
+
+def _check_output(option: str, path: Path, suffixes: tuple[str, ...], *inputs: Path) -> None:
     if path.is_dir():
-        raise ArgumentError(option, "a file", f"the folder {path}", f"try {path / ('out' + suffix)}")
-    if suffix and path.suffix != suffix:
-        raise ArgumentError(option, f"a file ending in {suffix}", path, f"try {path.with_suffix(suffix)}")
+        raise ArgumentError(
+            option, "a file", f"the folder {path}", f"try {path / ('out' + ''.join(suffixes[:1]))}"
+        )
+    if suffixes and path.suffix not in suffixes:
+        expected = f"a file ending in {' or '.join(suffixes)}"
+        raise ArgumentError(option, expected, path, f"try {path.with_suffix(suffixes[0])}")
     if not path.parent.is_dir():
         raise ArgumentError(option, "an existing folder", path.parent, "try mkdir, or another folder")
     if not os.access(path.parent, os.W_OK):
@@ -83,11 +107,17 @@ def _written(path: Path, write: Callable[[Path], None]) -> bool:
 
 
 def read_array(path: Path) -> Any:
-    """A matrix, or columns, from a file: an array, or a scipy sparse array. The file is not trusted."""
+    """A matrix, or vectors, from a file: an array, or a scipy sparse array. The file is not trusted."""
+    if path == STANDARD:
+        return _read_standard()
     if not path.is_file():
         raise ArgumentError("", "a file", f"{'the folder' if path.is_dir() else 'nothing at'} {path}")
     if path.suffix not in READERS:
         raise ArgumentError(str(path), READS, path.suffix or "no suffix")
+    return _read(path, str(path))
+
+
+def _read(path: Path, name: str) -> Any:
     read, expected = READERS[path.suffix]
     try:
         return read(path)
@@ -95,4 +125,32 @@ def read_array(path: Path) -> Any:
         reason = str(error) or type(error).__name__
         # NumPy takes what it cannot read for a pickle and says how to allow it: bad advice for junk.
         reason = "one of another kind, or with Python objects" if "pickle" in reason else reason
-        raise ArgumentError(str(path), expected, reason.splitlines()[0]) from error
+        raise ArgumentError(name, expected, reason.splitlines()[0]) from error
+
+
+def _read_standard() -> Any:
+    """What is piped in, its kind told by how it begins."""
+    contents = sys.stdin.buffer.read()
+    kinds = [kind for beginning, kind in BEGINNINGS.items() if contents.startswith(beginning)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"piped{kinds[0] if kinds else '.txt'}"
+        path.write_bytes(contents)
+        return _read(path, "standard input")
+
+
+def write_array(path: Path, array: Any) -> None:
+    """An array to a file of one of the kinds `ARRAYS`."""
+    with atomic.replacing(path) as file:
+        if path.suffix == ".npy":
+            np.save(file, array)
+        else:
+            np.savetxt(file, array, delimiter="," if path.suffix == ".csv" else " ")
+
+
+def write_standard(write: Callable[[Path], None], suffix: str) -> None:
+    """What ``write`` puts into a file, to standard output."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"piped{suffix}"
+        write(path)
+        sys.stdout.flush()
+        sys.stdout.buffer.write(path.read_bytes())

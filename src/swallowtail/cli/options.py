@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from swallowtail.cli.files import check_output
+from swallowtail.cli.files import check_outputs
 from swallowtail.errors import ArgumentError
 
 
@@ -31,6 +31,6 @@ def check_plot(path: Path) -> None:
         from matplotlib.backend_bases import FigureCanvasBase
     except ImportError as error:
         raise ImportError(f"--plot needs matplotlib ({error}); try: pip install swallowtail[plot]") from error
-    check_output("--plot", path, "")
+    check_outputs("--plot", [path], ())
     if path.suffix[1:] not in FigureCanvasBase.get_supported_filetypes():
         raise ArgumentError("--plot", "a file like plot.png or plot.pdf", path.name)

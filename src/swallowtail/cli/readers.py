@@ -52,11 +52,26 @@ def npz(path: Path) -> Any:
         return array(next(iter(members)), REAL + "c")
 
 
-def csv(path: Path) -> Any:
-    """Comma-separated numbers."""
+def text(path: Path) -> Any:
+    """Numbers in lines, separated by commas, semicolons, tabs or spaces. A header and names of rows are left out."""
+    lines = [line for line in path.read_text("utf-8-sig").splitlines() if line.strip() and line[0] != "#"]
+    if not lines:
+        raise ValueError("no numbers")
+    mark = next((mark for mark in ";\t," if any(mark in line for line in lines)), None)
+    lines = lines[1:] if not any(map(_is_number, lines[0].split(mark)[1:] or lines[0].split(mark))) else lines
+    first = 0 if not lines or _is_number(lines[-1].split(mark)[0]) else 1
+    columns = range(first, len(lines[-1].split(mark))) if first else None
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a file without numbers is a warning to NumPy
-        return np.loadtxt(path, delimiter=",", ndmin=2)
+        return np.loadtxt(lines, delimiter=mark, ndmin=2, usecols=columns, comments=None)
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def mtx(path: Path) -> Any:

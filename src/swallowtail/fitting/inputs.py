@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy
 import torch
-from scipy.sparse import coo_array, issparse
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
@@ -35,9 +35,13 @@ class Problem:
 
 def as_problem(source: Any, n: int | None, kind: Property, max_products: int | None) -> Problem:
     """See `fit_symmetric` and `fit_rotation` for what ``source`` may be."""
+    if hasattr(source, "columns") and hasattr(source, "to_numpy"):
+        source = _of_frame(kind.letter, source)
     if isinstance(source, (tuple, list)) and len(source) == 2 and all(hasattr(p, "shape") for p in source):
         problem, like = _samples(source, kind), source[0]
-    elif issparse(source) or (isinstance(source, torch.Tensor) and source.layout is not torch.strided):
+    elif scipy.sparse.issparse(source) or (
+        isinstance(source, torch.Tensor) and source.layout is not torch.strided
+    ):
         problem, like = _sparse(source, kind), source
     elif isinstance(source, (torch.Tensor, np.ndarray, list, tuple)):
         dense = kind.matrix(_float64(kind.letter, source), _eps(source))
@@ -51,6 +55,17 @@ def as_problem(source: Any, n: int | None, kind: Property, max_products: int | N
     return problem
 
 
+def _of_frame(letter: str, frame: Any) -> np.ndarray:
+    """The numbers of a pandas or polars DataFrame; its names do not matter."""
+    others = [str(name) for name in frame.columns if np.asarray(frame[name]).dtype.kind not in "fiub"]
+    if others:
+        got = f"something else in {', '.join(others[:3])}{' and more' if len(others) > 3 else ''}"
+        raise ArgumentError(
+            letter, "numbers in every column of the DataFrame", got, "leave those columns out"
+        )
+    return np.asarray(frame.to_numpy(), dtype=np.float64)
+
+
 def _samples(source: Any, kind: Property) -> Problem:
     X, Y = (_float64(name, part) for name, part in zip(("X", "Y"), source, strict=True))
     if X.ndim != 2 or X.shape != Y.shape or X.size == 0:
@@ -59,7 +74,7 @@ def _samples(source: Any, kind: Property) -> Problem:
 
 
 def _sparse(source: Any, kind: Property) -> Problem:
-    matrix = source if issparse(source) else _scipy_sparse(source)
+    matrix = source if scipy.sparse.issparse(source) else _scipy_sparse(source)
     if np.issubdtype(matrix.dtype, np.complexfloating):
         raise ArgumentError(kind.letter, "real numbers", "a complex sparse matrix", "try its real part")
     square(kind.letter, matrix.shape)
@@ -80,7 +95,9 @@ def _sparse(source: Any, kind: Property) -> Problem:
 
 def _scipy_sparse(H: torch.Tensor) -> Any:
     coo = H.detach().cpu().to_sparse_coo().coalesce()
-    return coo_array((coo.values().numpy(), tuple(coo.indices().numpy())), shape=tuple(coo.shape))
+    return scipy.sparse.coo_array(
+        (coo.values().numpy(), tuple(coo.indices().numpy())), shape=tuple(coo.shape)
+    )
 
 
 def _from_products(source: Any, n: int | None, kind: Property, max_products: int | None) -> Problem:

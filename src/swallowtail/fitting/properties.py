@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
-from scipy.linalg import lu_factor, lu_solve
+import scipy
 
 from swallowtail.errors import ArgumentError
 
@@ -192,11 +192,11 @@ def dense_inverse(H: np.ndarray, report: Callable[[int], None] | None = None) ->
     n = len(H)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SciPy warns of a singular matrix; here it becomes an error below
-        factors = lu_factor(H)
+        factors = scipy.linalg.lu_factor(H)
         inverse = np.empty((n, n))
         for first in range(0, n, INVERTED):
             columns = slice(first, min(n, first + INVERTED))
-            inverse[:, columns] = lu_solve(
+            inverse[:, columns] = scipy.linalg.lu_solve(
                 factors, np.eye(n, columns.stop - first, -first), check_finite=False
             )
             if report is not None:

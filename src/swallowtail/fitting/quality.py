@@ -35,11 +35,9 @@ class Fitted(NamedTuple):
 def of_symmetric(H: np.ndarray, fitted: Fitted, sparse: Any, judged: rival_forms.Judged) -> Quality:
     """Measure a fit on the entries of H (n, n), and its rivals."""
     n, operator = len(H), fitted.operator
-    angle = error_angle_interval(H, operator, rival_forms.n_probes(n), seed=fitted.seed)
-    if n > FULL_EIGH:
-        error = relative_error(H, operator, seed=fitted.seed).value
-    else:
-        error = relative_error(H, operator.to_dense().numpy()).value
+    measured = rival_forms.entries(operator) if n <= FULL_EIGH else operator
+    angle = error_angle_interval(H, measured, rival_forms.n_probes(n), seed=fitted.seed)
+    error = relative_error(H, measured, seed=fitted.seed).value
     cost, model = rival_forms.cost_of(operator, judged.prices), judged.prices.model
     score, unit = None, "°"
     if judged.target == "likelihood":

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from swallowtail.fitting.core.records import Callback
+from swallowtail.fitting.options import SharedOptions
 from swallowtail.fitting.properties import Orthogonal
 from swallowtail.fitting.request import Request
 from swallowtail.fitting.result import FitResult
@@ -28,7 +29,7 @@ def fit_rotation(
     seed: int = 0,
     progress: bool = False,
     callback: Callback | None = None,
-    **options: Any,
+    **options: Unpack[SharedOptions],
 ) -> FitResult:
     """Fit R ≈ Q with Q a product of ``n_rotations`` Givens rotations.
 
@@ -83,6 +84,6 @@ def fit_rotation(
         seed=seed,
         progress=progress,
         callback=callback,
-        options=options,
+        options={**options},
     )
     return run(R, n, Orthogonal(solve_samples=method != "sgd"), request)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 
 from swallowtail.fitting.core.records import Callback
+from swallowtail.fitting.options import SymmetricOptions
 from swallowtail.fitting.properties import Symmetric
 from swallowtail.fitting.request import Request
 from swallowtail.fitting.result import FitResult
@@ -34,13 +35,13 @@ def fit_symmetric(
     seed: int = 0,
     progress: bool = False,
     callback: Callback | None = None,
-    **options: Any,
+    **options: Unpack[SymmetricOptions],
 ) -> FitResult:
     """Fit H ≈ Q D Qᵀ with Q a product of ``n_rotations`` Givens rotations.
 
     Args:
-        H: a dense tensor or array; a scipy sparse matrix; anything with ``@`` on columns (a scipy
-            LinearOperator, an operator of linear_operator, curvlinops, PyLops, or of this package); a
+        H: a dense tensor, array or DataFrame (its names do not matter); a scipy sparse matrix; anything with ``@`` on
+            columns (a scipy LinearOperator, an operator of linear_operator, curvlinops, PyLops, or of this package); a
             function of columns, NumPy (n, k) in float64; or a tuple of samples (X, Y = HX), each (n, m).
         n: dimension, needed for a plain function.
         n_rotations: the number of rotations K; by default n⌈lg n⌉/2 · depth, the paper's.
@@ -113,6 +114,6 @@ def fit_symmetric(
         seed=seed,
         progress=progress,
         callback=callback,
-        options=options,
+        options={**options},
     )
     return run(H, n, Symmetric(symmetrize), request)

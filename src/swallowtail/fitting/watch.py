@@ -13,6 +13,7 @@ from typing import Any
 from tqdm import tqdm
 
 from swallowtail.fitting.core.records import Callback, Stop
+from swallowtail.kernels.cpu.jit import seconds_compiling
 
 AFTERWARDS = 3.0  # times our own work between products: completing H, a first fit, measuring it
 _AROUND: ContextVar[Watch | None] = ContextVar("_AROUND", default=None)
@@ -42,7 +43,7 @@ class Watch:
         label: str = "fit",
         callback: Callback | None = None,
     ) -> None:
-        self.begin = time.perf_counter()
+        self.begin, self._compiled = time.perf_counter(), seconds_compiling()
         self.limit = None if max_seconds is None else self.begin + max_seconds
         self.status = ""  # "time", "interrupted" or "stopped" once it has stopped a fit
         self._users = callback
@@ -53,7 +54,8 @@ class Watch:
 
     @property
     def seconds(self) -> float:
-        return time.perf_counter() - self.begin
+        """Since it began, without the time in which kernels were compiled: that comes once per machine."""
+        return time.perf_counter() - self.begin - (seconds_compiling() - self._compiled)
 
     def callback(self, stage: str, done: int, objective: float, later: float = 0.0) -> None:
         """Called by the fitters after every step; raises `Stop`, ``later`` seconds before the limit."""

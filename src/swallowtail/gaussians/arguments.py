@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,19 @@ def check_shrinkage(value: Any) -> None:
         number and math.isfinite(value) and value >= 0
     ):
         raise ArgumentError("shrinkage", '"auto" or a number ≥ 0', repr(value))
+
+
+def warn_of_a_matrix(X: Any) -> None:
+    """Say so if what should be rows looks like a covariance: square, symmetric, of a diagonal above 0."""
+    shape: tuple[int, ...] = tuple(getattr(X, "shape", ()))
+    if len(shape) != 2 or shape[0] != shape[1] or shape[0] < 3:
+        return
+    matrix = np.asarray(X)
+    if matrix.dtype.kind in "fiu" and np.array_equal(matrix, matrix.T) and (np.diagonal(matrix) > 0).all():
+        text = f"X {shape} is symmetric, as a covariance is; its rows are taken for samples"
+        warnings.warn(
+            f"{text}. A covariance is fitted by swallowtail.fit_symmetric(X)", UserWarning, stacklevel=3
+        )
 
 
 def check_scale(X: np.ndarray) -> None:

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.budget import default_budget
-from swallowtail.gaussians.arguments import check_covariance, check_scale
+from swallowtail.gaussians.arguments import check_covariance, check_scale, warn_of_a_matrix
 from swallowtail.gaussians.chosen import Chosen, Fitted
 from swallowtail.gaussians.covariance_fit import Request, fit_statistics
 from swallowtail.gaussians.dask import dask_statistics, is_dask, map_rows
@@ -98,6 +98,8 @@ class GivensCovariance(Chosen, BaseEstimator):
         A row of weight 2 counts as two equal rows.
         """
         self.reset()
+        if not is_dask(X):
+            warn_of_a_matrix(X)
         self._take(X, sample_weight, fewest=2)
         self._refit()
         return self

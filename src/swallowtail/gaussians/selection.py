@@ -166,7 +166,7 @@ def _jacobi(A: np.ndarray, count: int, s: float, target: str) -> tuple[Any, Any]
     A /= s
     found = _jacobi_among(A, count, target) if target == "likelihood" else None
     if found is None:
-        found = parallel_jacobi(A, max(0, count), THRESHOLD, TARGETS[target], ROUNDING, LEAST_WEIGHT)
+        found = parallel_jacobi(A, max(0, count), THRESHOLD, TARGETS[target], ROUNDING, LEAST_WEIGHT, 0)
     A *= s
     return found
 
@@ -183,7 +183,9 @@ def _jacobi_among(A: np.ndarray, count: int, target: str) -> tuple[Any, Any] | N
     if not 2 <= len(inside) <= 0.8 * n:
         return None
     inner, cross = A[np.ix_(inside, inside)], A[np.ix_(inside, outside)]
-    pairs, angles = parallel_jacobi(inner, max(0, count), THRESHOLD, TARGETS[target], ROUNDING, LEAST_WEIGHT)
+    pairs, angles = parallel_jacobi(
+        inner, max(0, count), THRESHOLD, TARGETS[target], ROUNDING, LEAST_WEIGHT, 0
+    )
     rotate_rows(cross, pairs, np.cos(angles), np.sin(angles), True)
     inverse = 1 / np.maximum(np.diagonal(inner), ROUNDING)
     left_out = np.max(cross * cross * inverse[:, None] / d[outside], initial=0.0)

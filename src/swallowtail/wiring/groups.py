@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+import scipy
 
 from swallowtail.errors import ArgumentError
 from swallowtail.wiring.pairs import pairs_array, within
@@ -107,8 +106,8 @@ def sorted_into_groups(index: int, groups: list[Group], pairs: np.ndarray) -> li
 def components(n: int, layers: list[np.ndarray]) -> list[np.ndarray]:
     """The sets of two or more coordinates that meet in these layers, directly or through others."""
     pairs = np.concatenate(layers)
-    graph = coo_array((np.ones(len(pairs), np.bool_), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
-    _, label = connected_components(graph, directed=False)
+    graph = scipy.sparse.coo_array((np.ones(len(pairs), np.bool_), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
+    _, label = scipy.sparse.csgraph.connected_components(graph, directed=False)
     order = np.argsort(label, kind="stable")
     parts = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
     return [part.astype(np.int64) for part in parts if len(part) > 1]

@@ -161,7 +161,7 @@ def slow(*args, **options):
     time.sleep(1)
     return fit_pairs(*args, **options)
 fig2.fit_pairs = slow
-reproduce(Path(sys.argv[1]), ["fig2"], progress=False)
+reproduce(Path(sys.argv[1]), ["fig2"], progress="")
 """
 
 

@@ -45,7 +45,7 @@ def test_growth_takes_the_largest_gain():
     a, b = R[i, i] + R[j, j], R[j, i] - R[i, j]
     best = np.argmax(np.hypot(a, b) - a)
     M = R.copy()
-    pairs, angles = grow_aligned(M, 1, 1.0, 0.0)
+    pairs, angles = grow_aligned(M, 1, 1.0, 0.0, 0)
     assert pairs.tolist() == [[i[best], j[best]]]
     assert np.trace(M) - np.trace(R) == pytest.approx((np.hypot(a, b) - a)[best])
     rotated = R.copy()

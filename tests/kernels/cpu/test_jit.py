@@ -99,6 +99,7 @@ def test_a_full_disk_is_said_and_the_result_is_there(monkeypatch, tmp_path):
     monkeypatch.setattr(jit.config, "CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(jit, "_warn_uncached", jit._warn_uncached.__wrapped__)
     compiled = jit.njit(cache=True)(_twice)
+    assert compiled._cache.works
     monkeypatch.setattr(compiled._cache._cache_file, "_write", _no_space)
     with pytest.warns(RuntimeWarning, match="cannot keep"):
         assert compiled(3) == 6
@@ -149,12 +150,14 @@ Q(x)
 
 
 def test_every_file_of_code_has_a_name_of_its_own():
+    assert cpu_pairs.pack._cache.works
     files = cpu_pairs.pack._cache._cache_file
     assert files._data_name(1) != files._data_name(1)
 
 
 def test_two_processes_that_compile_at_once_leave_a_consistent_cache(monkeypatch, tmp_path):
     """Both read an empty index, then one writes its index before, and its code after, the other writes both."""
+    assert cpu_pairs.pack._cache.works
     files = cpu_pairs.pack._cache._cache_file
     monkeypatch.setattr(files, "_cache_path", str(tmp_path))
     monkeypatch.setattr(files, "_index_path", str(tmp_path / "index"))
@@ -206,6 +209,7 @@ def test_numba_tells_when_it_compiles(capsys):
     announcer = jit._Announcer()
     seen = []
     announcer.on_start = lambda event: seen.append(event.data["dispatcher"])
+    announcer.on_end = lambda event: None
     jit.event.register("numba:compile", announcer)
     try:
         compiled = jit.njit()(lambda x: x + 1)
@@ -213,6 +217,22 @@ def test_numba_tells_when_it_compiles(capsys):
         assert compiled in seen
     finally:
         jit.event.unregister("numba:compile", announcer)
+
+
+def test_the_time_of_compiling_is_counted_once():
+    compiled, before = jit.njit()(lambda x: x + 2), jit.seconds_compiling()
+    assert compiled(1) == 3
+    after = jit.seconds_compiling()
+    assert after > before
+    assert compiled(1) == 3
+    assert jit.seconds_compiling() == after
+
+
+def test_only_compiled_code_may_call_an_inner_function():
+    twice = jit.njit(inner=True)(_twice)
+    assert jit.njit()(lambda x: twice(twice(x)))(3) == 12
+    with pytest.raises(TypeError, match="from compiled code only"):
+        twice(3)
 
 
 def test_helpers_that_emit_loops_and_variables():

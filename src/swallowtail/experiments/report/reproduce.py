@@ -29,7 +29,7 @@ def reproduce(
     mnist: Path | None = None,
     redraw: bool = False,
     command: str = "",
-    progress: bool = True,
+    progress: str = "bars",
 ) -> dict[str, str]:
     """Run experiments and write ``index.html``, a CSV and a PNG for each, the table and the run's record.
 
@@ -40,7 +40,7 @@ def reproduce(
         mnist: where MNIST lies, see `datasets.mnist_images`.
         redraw: run nothing, draw again what the folder holds.
         command: how this was asked for, for the report.
-        progress: show progress bars.
+        progress: "bars"; "lines", one per experiment, for a log; "" for neither.
 
     Returns:
         The experiments that failed, with the reason. The others are in the report all the same.
@@ -81,7 +81,7 @@ def _known(names: Sequence[str]) -> list[str]:
     return [name for name in EXPERIMENTS if not names or name in names]
 
 
-def _run(name: str, record: Record, output: Path, mnist: Path | None, command: str, progress: bool) -> None:
+def _run(name: str, record: Record, output: Path, mnist: Path | None, command: str, progress: str) -> None:
     module = import_module(EXPERIMENTS[name])
     config = getattr(module, record["mode"].upper())
     path, entry = output / f"{name}.csv", record["experiments"].setdefault(name, {})
@@ -95,8 +95,10 @@ def _run(name: str, record: Record, output: Path, mnist: Path | None, command: s
         config = replace(config, mnist=str(mnist))  # a place on this machine: not part of the settings
     begin, before = time.perf_counter(), _content(path)
     try:
-        module.run(config, path, progress)
+        module.run(config, path, progress == "bars")
         entry["finished"] = True
+        if progress == "lines":
+            print(f"{name}: {time.perf_counter() - begin:.0f} s", flush=True)
     finally:
         if _content(path) != before:  # otherwise all was there: when and where stay as they were
             entry["seconds"] = round(entry.get("seconds", 0.0) + time.perf_counter() - begin, 1)

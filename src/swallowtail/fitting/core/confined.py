@@ -11,13 +11,21 @@ import numpy as np
 
 from swallowtail.fitting.core.groups import join, may_meet
 from swallowtail.fitting.core.growth import jacobi_angle
-from swallowtail.fitting.core.product import MATRIX, compiled, rotate_rows
+from swallowtail.fitting.core.product import (
+    MATRIX,
+    compiled,
+    copy_rows,
+    cosines,
+    falling_order,
+    inner,
+    rows_to_basis,
+)
 
 CANDIDATES = 40  # entries per coordinate that clusters are made from, largest first
 TURNS = 6  # rotations per coordinate that a cluster may offer in one round
 
 
-@compiled
+@inner
 def _allowed_best(
     A: np.ndarray, i: int, q: np.ndarray, target: int, label: np.ndarray, count: np.ndarray, size: int
 ) -> tuple[int, float]:
@@ -65,7 +73,7 @@ def grow_round(
                 q[i] = 1.0 / max(A[i, i], floor)
         for i in range(n):
             partner[i], weight[i] = _allowed_best(A, i, q, target, label, count, size)
-        order = np.argsort(-weight)
+        order = falling_order(weight)
         best = weight[order[0]]
         if best <= least:
             break
@@ -80,8 +88,8 @@ def grow_round(
                 pairs[k, 0], pairs[k, 1] = first, second
                 angles[k] = jacobi_angle(A[first, first], A[first, second], A[second, second])
                 k += 1
-        c, s = np.cos(angles[lo:k]), np.sin(angles[lo:k])
-        rotate_rows(A, pairs[lo:k], c, s, True)
+        c, s = cosines(angles[lo:k])
+        rows_to_basis(A, pairs[lo:k], c, s)
         for r in range(n):
             for p in range(lo, k):
                 i, j = pairs[p, 0], pairs[p, 1]
@@ -157,15 +165,15 @@ def grow_clusters(
         for t in range(starts[q], starts[q] + taken[q]):
             chosen[k, 0], chosen[k, 1], by[k] = pairs[t, 0], pairs[t, 1], angles[t]
             k += 1
-    c, s = np.cos(by), np.sin(by)
-    rotate_rows(A, chosen, c, s, True)
+    c, s = cosines(by)
+    rows_to_basis(A, chosen, c, s)
     turned = A.T.copy()
-    rotate_rows(turned, chosen, c, s, True)
-    A[:] = turned
+    rows_to_basis(turned, chosen, c, s)
+    copy_rows(turned, A)
     return chosen, by
 
 
-@compiled
+@inner
 def _offer(
     A: np.ndarray,
     members: np.ndarray,

@@ -7,15 +7,16 @@ reach without, and 20 what 60 do (kernels, graphs, MNIST's covariance).
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from swallowtail.fitting.core.product import MATRIX, ROTATION, compiled, half_product, rotate_rows
+from swallowtail.fitting.core.product import MATRIX, ROTATION, compiled, half_product, rows_to_basis
 from swallowtail.fitting.core.trace import trace_parts
 
 LEAST = 1e-4  # of the largest curvature: smaller ones count as this
 
 
-@compiled
 def derivatives(
     tiles: np.ndarray, pairs: np.ndarray, angles: np.ndarray, target: int, floor: float
 ) -> tuple[float, np.ndarray, np.ndarray]:
@@ -41,17 +42,24 @@ def derivatives(
     if target == ROTATION:
         trace, slopes, bends = trace_parts(tiles, pairs, angles)
         return 2.0 * trace, 2.0 * slopes, -2.0 * bends
-    T, n, w = tiles.shape
-    K = len(pairs)
     c, s = np.cos(angles), np.sin(angles)
-    half = half_product(tiles, pairs, c, s)
+    return _derivatives(half_product(tiles, pairs, c, s), pairs, c, s, target, floor)
+
+
+@compiled
+def _derivatives(
+    half: np.ndarray, pairs: np.ndarray, c: np.ndarray, s: np.ndarray, target: int, floor: float
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """The same from the tiles of HQ, which are overwritten."""
+    T, n, w = half.shape
+    K = len(pairs)
     X, slope, bend = np.empty((n, w)), np.zeros(w), np.zeros(w)  # f′(dₖ), f″(dₖ)
     awake, gradient, total = np.empty(n, np.bool_), np.zeros(K), 0.0
     # Σ f″ (d′/2)², Σ f′ (V_i X_i + V_j X_j); M_ii, M_ij, M_jj; Σ f′ X_i², Σ f′ X_i X_j, Σ f′ X_j²
     sums = np.zeros((K, 8))
     for t in range(T):
         V = half[t]
-        rotate_rows(V, pairs, c, s, True)
+        rows_to_basis(V, pairs, c, s)
         X[:] = 0.0
         slope[:] = 0.0
         bend[:] = 0.0
@@ -63,7 +71,7 @@ def derivatives(
                 total += d * d
                 slope[r], bend[r] = 2.0 * d, 2.0
             else:
-                total -= np.log(max(d, floor))
+                total -= math.log(max(d, floor))
                 slope[r], bend[r] = (-1.0 / d, 1.0 / (d * d)) if d > floor else (0.0, 0.0)
             X[k, r], awake[k] = 1.0, True
         for q in range(K - 1, -1, -1):
@@ -86,7 +94,14 @@ def derivatives(
                     xy += slope[r] * x * y
                     yy += slope[r] * y * y
                 gradient[q] += 2.0 * wedge
-                sums[q] += np.array((steep, along, mii, mij, mjj, xx, xy, yy))
+                sums[q, 0] += steep
+                sums[q, 1] += along
+                sums[q, 2] += mii
+                sums[q, 3] += mij
+                sums[q, 4] += mjj
+                sums[q, 5] += xx
+                sums[q, 6] += xy
+                sums[q, 7] += yy
             else:
                 for r in range(w):
                     a, b = V[i, r], V[j, r]
@@ -94,7 +109,9 @@ def derivatives(
                     V[j, r] = sq * a + cq * b
     curvature = np.empty(K)
     for q in range(K):
-        steep, along, mii, mij, mjj, xx, xy, yy = sums[q]
+        steep, along = sums[q, 0], sums[q, 1]
+        mii, mij, mjj = sums[q, 2], sums[q, 3], sums[q, 4]
+        xx, xy, yy = sums[q, 5], sums[q, 6], sums[q, 7]
         curvature[q] = 4.0 * steep + 2.0 * (mii * yy - 2.0 * mij * xy + mjj * xx - along)
     return total, gradient, curvature
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from swallowtail.fitting.core.growth import parallel_jacobi
-from swallowtail.fitting.core.product import MATRIX, compiled, rotate_rows
+from swallowtail.fitting.core.product import MATRIX, compiled, cosines, rows_to_basis
 
 THRESHOLD = 0.05  # of a block's largest weight, inside one layer
 
@@ -54,7 +54,7 @@ def value_and_gradient(
     """
     n, r = basis.shape
     K = len(pairs)
-    c, s = np.cos(angles), np.sin(angles)
+    c, s = cosines(angles)
     ZV = np.empty((n, 2 * r))  # [Z | V]: the two rows a rotation needs lie together
     for i in range(n):
         for q in range(r):
@@ -116,8 +116,9 @@ def visit_blocks(
         block = np.concatenate((hubs, rows[offsets[t] : offsets[t + 1]]))
         Zb = Z[block]
         A = np.dot(Zb * w, Zb.T)  # Jacobi angles see differences of the diagonal only: no shift needed
-        p, a = parallel_jacobi(A, limit, THRESHOLD, MATRIX, 0.0, least)
-        rotate_rows(Zb, p, np.cos(a), np.sin(a), True)
+        p, a = parallel_jacobi(A, limit, THRESHOLD, MATRIX, 0.0, least, 0)
+        c, s = cosines(a)
+        rows_to_basis(Zb, p, c, s)
         for i in range(len(block)):
             Z[block[i]] = Zb[i]
         for k in range(len(a)):

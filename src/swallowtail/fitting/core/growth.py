@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
-from swallowtail.fitting.core.product import MATRIX, compiled, longer, rotate_rows
+from swallowtail.fitting.core.product import (
+    MATRIX,
+    compiled,
+    cosines,
+    falling_order,
+    inlined,
+    inner,
+    longer,
+    rows_to_basis,
+)
 
 
-@compiled
+@inner
 def jacobi_angle(a: float, b: float, d: float) -> float:
     """The θ in [−45°, 45°] for which Gᵀ [[a, b], [b, d]] G is diagonal, G = [[c, −s], [s, c]]."""
-    t = 0.5 * np.arctan2(2.0 * b, a - d)
-    if t > 0.25 * np.pi:
-        return t - 0.5 * np.pi
-    if t < -0.25 * np.pi:
-        return t + 0.5 * np.pi
+    t = 0.5 * math.atan2(2.0 * b, a - d)
+    if t > 0.25 * math.pi:
+        return t - 0.5 * math.pi
+    if t < -0.25 * math.pi:
+        return t + 0.5 * math.pi
     return t
 
 
-@compiled
+@inlined
 def _row_best(A: np.ndarray, i: int, q: np.ndarray, target: int) -> tuple[int, float]:
     """The j ≠ i of the largest weight a_ij², or a_ij² q_i q_j for the likelihood, and that weight."""
     n = A.shape[0]
@@ -54,54 +64,70 @@ class Rows(NamedTuple):
     turned: np.ndarray  # shape: (n,): the last layer that rotated the row
     fresh: np.ndarray  # shape: (n,): the row has the entries of all layers up to this one
     q: np.ndarray  # shape: (n,): 1, or one over the variance for the likelihood
+    layers: np.ndarray  # shape: (1,): how many there have been
 
 
-@compiled
-def _refresh(A: np.ndarray, rows: Rows, r: int, layer: int) -> None:
+@inner
+def _refresh(A: np.ndarray, rows: Rows, r: int) -> None:
     """Bring row r up to date: entries in columns that have been rotated since come from the rotated rows."""
     since = rows.fresh[r]
     for k in range(len(A)):
         if rows.turned[k] > since:
             A[r, k] = A[k, r]
-    rows.fresh[r] = layer
+    rows.fresh[r] = rows.layers[0]
 
 
-@compiled
-def _search(A: np.ndarray, rows: Rows, r: int, target: int, layer: int) -> None:
-    _refresh(A, rows, r, layer)
+@inner
+def _search(A: np.ndarray, rows: Rows, r: int, target: int) -> None:
+    _refresh(A, rows, r)
     rows.partner[r], rows.weight[r] = _row_best(A, r, rows.q, target)
     rows.exact[r] = True
 
 
-@compiled
-def _candidates(
-    A: np.ndarray, rows: Rows, threshold: float, least_weight: float, target: int, layer: int
-) -> np.ndarray:
+@inner
+def _heaviest(weight: np.ndarray) -> int:
+    best = 0
+    for r in range(len(weight)):
+        if weight[r] > weight[best]:
+            best = r
+    return best
+
+
+@inlined
+def _candidates(A: np.ndarray, rows: Rows, threshold: float, least_weight: float, target: int) -> np.ndarray:
     """The rows whose largest weight is at least threshold times the largest of all, that one first."""
-    best = np.argmax(rows.weight)
+    n, best = len(A), _heaviest(rows.weight)
     while not rows.exact[best]:
-        _search(A, rows, best, target, layer)
-        best = np.argmax(rows.weight)
+        _search(A, rows, best, target)
+        best = _heaviest(rows.weight)
     if rows.weight[best] <= least_weight:
         return np.empty(0, np.int64)
     least = threshold * rows.weight[best]
-    for r in range(len(A)):
+    found, weight, count = np.empty(n, np.int64), np.empty(n), 0
+    for r in range(n):
         if rows.weight[r] >= least and not rows.exact[r]:
-            _search(A, rows, r, target, layer)
-    found = np.flatnonzero(rows.weight >= least)
-    return found[np.argsort(-rows.weight[found])]
+            _search(A, rows, r, target)
+        if rows.weight[r] >= least:
+            found[count], weight[count] = r, rows.weight[r]
+            count += 1
+    order = falling_order(weight[:count])
+    for k in range(count):
+        order[k] = found[order[k]]
+    return order
 
 
-@compiled
-def _turn(
-    A: np.ndarray, rows: Rows, pairs: np.ndarray, c: np.ndarray, s: np.ndarray, target: int, layer: int
-) -> None:
+@inlined
+def _turn(A: np.ndarray, rows: Rows, pairs: np.ndarray, c: np.ndarray, s: np.ndarray, target: int) -> None:
     """A ← GᵀAG for one layer of rotations, in the rows that it rotates; the others keep to `Rows`."""
     n, m = len(A), len(pairs)
-    active = pairs.copy().ravel()  # i and j of the first pair, of the second, …
+    active = np.empty(2 * m, np.int64)  # i and j of the first pair, of the second, …
+    for k in range(m):
+        active[2 * k], active[2 * k + 1] = pairs[k, 0], pairs[k, 1]
     for r in active:
-        _refresh(A, rows, r, layer - 1)
-    rotate_rows(A, pairs, c, s, True)
+        _refresh(A, rows, r)
+    rows_to_basis(A, pairs, c, s)
+    rows.layers[0] += 1
+    layer = rows.layers[0]
     for r in active:
         rows.turned[r] = rows.fresh[r] = layer
         for k in range(m):
@@ -111,9 +137,9 @@ def _turn(
     for k in range(m):
         i, j = pairs[k, 0], pairs[k, 1]
         A[i, j] = A[j, i] = 0.0
-    for r in range(n):
-        if rows.turned[rows.partner[r]] == layer:
-            rows.exact[r] = False
+    for k in range(n):
+        if rows.turned[rows.partner[k]] == layer:
+            rows.exact[k] = False
     largest = np.zeros(n)  # of each column's new entries
     for r in active:
         for k in range(n):
@@ -124,7 +150,7 @@ def _turn(
                 if A[r, k] * A[r, k] * rows.q[r] >= largest[k]:
                     rows.weight[k], rows.partner[k], rows.exact[k] = largest[k] * rows.q[k], r, True
     for r in active:
-        _search(A, rows, r, target, layer)
+        _search(A, rows, r, target)
 
 
 @compiled
@@ -135,7 +161,7 @@ def parallel_jacobi(
     target: int,
     floor: float,
     least_weight: float,
-    enough: int = 0,
+    enough: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Parallel truncated Jacobi: A ← QᵀAQ in place, for ``n_rotations`` rotations chosen greedily.
 
@@ -165,19 +191,20 @@ def parallel_jacobi(
         np.zeros(n, np.int64),
         np.zeros(n, np.int64),
         np.ones(n),
+        np.zeros(1, np.int64),
     )
     if target != MATRIX:
         for i in range(n):
             rows.q[i] = 1.0 / max(A[i, i], floor)
     for i in range(n):
-        _search(A, rows, i, target, 0)
-    taken, layer, k = np.zeros(n, np.int64), 0, 0  # the last layer that has taken a coordinate
+        _search(A, rows, i, target)
+    taken, k = np.zeros(n, np.int64), 0  # the last layer that has taken a coordinate
     while k < n_rotations and not 0 < enough <= k:
-        order = _candidates(A, rows, threshold, least_weight, target, layer)
+        order = _candidates(A, rows, threshold, least_weight, target)
         if len(order) == 0:
             break
-        lo, room, layer = k, k + min(n_rotations - k, n // 2), layer + 1
-        pairs, angles = longer(pairs, room), longer(angles, room)
+        lo, room, layer = k, k + min(n_rotations - k, n // 2), rows.layers[0] + 1
+        pairs, angles = longer(pairs, angles, room)
         for i in order:
             j = rows.partner[i]
             if k == n_rotations:
@@ -186,15 +213,16 @@ def parallel_jacobi(
                 continue
             taken[i] = taken[j] = layer
             first, second = min(i, j), max(i, j)
-            _refresh(A, rows, first, layer - 1)
+            _refresh(A, rows, first)
             pairs[k, 0], pairs[k, 1] = first, second
             angles[k] = jacobi_angle(A[first, first], A[first, second], A[second, second])
             if target != MATRIX:  # the new variances, a_ii + a_ij tan θ and a_jj − a_ij tan θ
-                change = A[first, second] * np.tan(angles[k])
+                change = A[first, second] * math.tan(angles[k])
                 rows.q[first] = 1.0 / max(A[first, first] + change, floor)
                 rows.q[second] = 1.0 / max(A[second, second] - change, floor)
             k += 1
-        _turn(A, rows, pairs[lo:k], np.cos(angles[lo:k]), np.sin(angles[lo:k]), target, layer)
+        c, s = cosines(angles[lo:k])
+        _turn(A, rows, pairs[lo:k], c, s, target)
     for r in range(n):
-        _refresh(A, rows, r, layer)
+        _refresh(A, rows, r)
     return pairs[:k], angles[:k]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from swallowtail.fitting.core.product import MATRIX, ROTATION, compiled, value_and_gradient
+from swallowtail.fitting.core.product import MATRIX, compiled, inlined, inner, value_and_gradient
 from swallowtail.fitting.core.trace import trace_parts
 
 MEMORY = 12  # how many (step, change of gradient) are remembered
@@ -17,21 +17,53 @@ FIRST = 0.3  # radians that an angle may turn in a step without memory
 ARMIJO, WOLFE = 1e-4, 0.9  # sufficient decrease; how much flatter the slope must have become
 
 
-@compiled
-def evaluate(
-    tiles: np.ndarray, pairs: np.ndarray, x: np.ndarray, target: int, floor: float, unit: float
+@inner
+def _dot(x: np.ndarray, y: np.ndarray) -> float:
+    total = 0.0
+    for k in range(len(x)):
+        total += x[k] * y[k]
+    return total
+
+
+@inner
+def _sum(x: np.ndarray, a: float, y: np.ndarray) -> np.ndarray:  # shape: (K,)
+    """x + a·y."""
+    total = np.empty(len(x))
+    for k in range(len(x)):
+        total[k] = x[k] + a * y[k]
+    return total
+
+
+@inner
+def _add(a: float, y: np.ndarray, x: np.ndarray) -> None:
+    """x ← x + a·y."""
+    for k in range(len(x)):
+        x[k] += a * y[k]
+
+
+@inlined
+def _evaluate(
+    tiles: np.ndarray,
+    pairs: np.ndarray,
+    x: np.ndarray,
+    target: int,
+    floor: float,
+    unit: float,
+    aligns: bool | None,
 ) -> tuple[float, np.ndarray]:
     """The objective to minimise, its gradient, over ``unit``: 1 − Σd²/‖H‖², Σ log d / n, 2 − 2 tr(QᵀR)/n."""
-    if target == ROTATION:
-        trace, slope, _ = trace_parts(tiles, pairs, x)
-        return 2.0 - 2.0 * trace / unit, slope * (-2.0 / unit)
+    if aligns is not None:
+        value, gradient, _ = trace_parts(tiles, pairs, x)
+        for k in range(len(x)):
+            gradient[k] *= -2.0 / unit
+        return 2.0 - 2.0 * value / unit, gradient
     value, gradient, _ = value_and_gradient(tiles, pairs, x, target, floor)
-    if target == MATRIX:
-        return 1.0 - value / unit, gradient * (-1.0 / unit)
-    return -value / unit, gradient * (-1.0 / unit)
+    for k in range(len(x)):
+        gradient[k] *= -1.0 / unit
+    return (1.0 if target == MATRIX else 0.0) - value / unit, gradient
 
 
-@compiled
+@inlined
 def _direction(
     g: np.ndarray, scale: np.ndarray, S: np.ndarray, Y: np.ndarray, rho: np.ndarray, count: int
 ) -> np.ndarray:
@@ -40,18 +72,23 @@ def _direction(
     The inverse Hessian that it starts from is diagonal: ``scale``, times what the last step suggests.
     """
     m = min(count, MEMORY)
-    p, alpha = -g, np.zeros(MEMORY)
+    p, alpha = np.empty(len(g)), np.empty(MEMORY)
+    for k in range(len(g)):
+        p[k] = -g[k]
     for q in range(m):
         slot = (count - 1 - q) % MEMORY
-        alpha[slot] = rho[slot] * np.dot(S[slot], p)
-        p -= alpha[slot] * Y[slot]
-    p *= scale
+        alpha[slot] = rho[slot] * _dot(S[slot], p)
+        _add(-alpha[slot], Y[slot], p)
+    last, bend = (count - 1) % MEMORY, 0.0
+    for k in range(len(g)):
+        p[k] *= scale[k]
+        bend += Y[last, k] * scale[k] * Y[last, k]
     if m:
-        slot = (count - 1) % MEMORY
-        p *= 1.0 / (rho[slot] * np.dot(Y[slot] * scale, Y[slot]))
+        for k in range(len(g)):
+            p[k] *= 1.0 / (rho[last] * bend)
     for q in range(m - 1, -1, -1):
         slot = (count - 1 - q) % MEMORY
-        p += (alpha[slot] - rho[slot] * np.dot(Y[slot], p)) * S[slot]
+        _add(alpha[slot] - rho[slot] * _dot(Y[slot], p), S[slot], p)
     return p
 
 
@@ -65,6 +102,7 @@ def lbfgs(
     target: int,
     floor: float,
     unit: float,
+    aligns: bool | None,
     scale: np.ndarray,
     S: np.ndarray,
     Y: np.ndarray,
@@ -79,6 +117,8 @@ def lbfgs(
         tiles, pairs, target, floor: as in `value_and_gradient`.
         x, f, g: angles (K,), objective and gradient there.
         unit: ‖H‖²_F, or n, what the objective is divided by.
+        aligns: True for the target ROTATION, where ``tiles`` are those of R. Else None, not False: Numba leaves out
+            the code behind a question whether None is something.
         scale: lengths of the first steps, relative to the gradient, shape (K,): see `core.curvature.steps`.
         S, Y, rho, count: the memory, (MEMORY, K), (MEMORY, K), (MEMORY,), and how many steps were ever
             stored.
@@ -90,22 +130,27 @@ def lbfgs(
     """
     for _ in range(iterations):
         p = _direction(g, scale, S, Y, rho, count)
-        slope = np.dot(g, p)
+        slope = _dot(g, p)
         if not slope < 0.0:
             if count == 0:
                 return x, f, g, count, True
-            count, p = 0, -scale * g
-            slope = np.dot(g, p)
+            count = 0
+            for k in range(len(p)):
+                p[k] = -scale[k] * g[k]
+            slope = _dot(g, p)
         # The curvature of each angle alone may mislead where many turn together: at most 0.3 in the first step.
-        step = 1.0 if count else min(1.0, FIRST / max(np.max(np.abs(p)), 1e-300))
+        longest = 1e-300
+        for k in range(len(p)):
+            longest = max(longest, abs(p[k]))
+        step = 1.0 if count else min(1.0, FIRST / longest)
         low, high = 0.0, 0.0  # high = 0: no upper end yet (fast arithmetic knows no infinity)
         x_new, f_new, g_new = x, f, g
         for _ in range(25):
-            x_new = x + step * p
-            f_new, g_new = evaluate(tiles, pairs, x_new, target, floor, unit)
+            x_new = _sum(x, step, p)
+            f_new, g_new = _evaluate(tiles, pairs, x_new, target, floor, unit, aligns)
             if not f_new <= f + ARMIJO * step * slope:
                 high = step
-            elif np.dot(g_new, p) < WOLFE * slope:
+            elif _dot(g_new, p) < WOLFE * slope:
                 low = step
             else:
                 break
@@ -113,11 +158,13 @@ def lbfgs(
         if not f_new < f:
             return x, f, g, count, True
         gain = f - f_new
-        s, y = x_new - x, g_new - g
-        sy = np.dot(s, y)
-        if sy > 1e-14 * np.dot(y, y):
+        s, y = _sum(x_new, -1.0, x), _sum(g_new, -1.0, g)
+        sy = _dot(s, y)
+        if sy > 1e-14 * _dot(y, y):
             slot = count % MEMORY
-            S[slot], Y[slot], rho[slot] = s, y, 1.0 / sy
+            for k in range(len(s)):
+                S[slot, k], Y[slot, k] = s[k], y[k]
+            rho[slot] = 1.0 / sy
             count += 1
         x, f, g = x_new, f_new, g_new
         if gain < tolerance:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from swallowtail.fitting.core.groups import join, may_meet
-from swallowtail.fitting.core.product import MATRIX, compiled, rotate_rows
+from swallowtail.fitting.core.product import MATRIX, compiled, inlined, rotate_rows
 
 LONGEST_TURN = 0.5  # radians: beyond it a second-order promise is worth little
 CANDIDATES = 4  # partners per row whose curvature is looked at
@@ -22,7 +22,7 @@ class RowSums(NamedTuple):
     e: np.ndarray  # Σₖ f′(dₖ) B_ik²
 
 
-@compiled
+@inlined
 def _curvature(M: np.ndarray, B: np.ndarray, W: np.ndarray, rows: RowSums, i: int, j: int) -> float:
     """The second derivative of Σ f(dₖ) by a turn of i and j; O(n)."""
     steep, cross = 0.0, 0.0
@@ -37,61 +37,50 @@ def _curvature(M: np.ndarray, B: np.ndarray, W: np.ndarray, rows: RowSums, i: in
     )
 
 
+def _row_sums(B: np.ndarray, W: np.ndarray, target: int, floor: float) -> RowSums:
+    """The sums for W = M·B."""
+    BW = B * W
+    d = BW.sum(axis=0)
+    if target == MATRIX:
+        slope, bend = 2.0 * d, np.full(len(d), 2.0)
+    else:
+        inverse = np.divide(1.0, d, out=np.zeros(len(d)), where=d > floor)
+        slope, bend = -inverse, inverse * inverse
+    return RowSums(slope, bend, BW @ slope, (B * B) @ slope)
+
+
 @compiled
-def _newton_turns(
+def _turns(
     M: np.ndarray,
     B: np.ndarray,
-    target: int,
-    floor: float,
+    W: np.ndarray,
+    first: np.ndarray,
+    rows: RowSums,
     label: np.ndarray,
     count: np.ndarray,
     size: int,
-    weight: np.ndarray,
-    partner: np.ndarray,
-    turn: np.ndarray,
-) -> None:
-    """For each i the j whose rotation, put between A and B of Q = A·B, promises most: −g²/h, and −g/h.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each i the j whose rotation, put between A and B of Q = A·B, promises most: −g²/h, j, and −g/h.
 
     With W = M·B, J a quarter turn of coordinates i, j and Σ f(dₖ) to be made large, a small turn changes dₖ at
-    the rate 2(B_ik W_jk − B_jk W_ik). A product of n × n matrices gives the gradient g of all pairs together. The
-    curvature h takes O(n) per pair. It is taken for the `CANDIDATES` best of each row, judged by the part of it that
-    is known for all.
-
-    Args:
-        M, B: AᵀHA and B, shape (n, n).
-        target, floor: as in `core.growth.parallel_jacobi`.
-        label, count, size: as in `newton_rotations`.
-        weight, partner, turn: the answer, shape (n,) each.
+    the rate 2(B_ik W_jk − B_jk W_ik). A product of n × n matrices, ``first``, gives the gradient g of all pairs.
+    The curvature h takes O(n) per pair. It is taken for the `CANDIDATES` best of each row, judged by the part of it
+    that is known for all.
     """
     n = len(M)
-    # Single precision is enough to choose by, and twice as fast.
-    W = np.dot(M.astype(np.float32), B.astype(np.float32))
-    rows = RowSums(np.empty(n), np.empty(n), np.zeros(n), np.zeros(n))
-    d = np.zeros(n)
-    for i in range(n):
-        for k in range(n):
-            d[k] += B[i, k] * W[i, k]
-    for k in range(n):
-        if target == MATRIX:
-            rows.slope[k], rows.bend[k] = 2.0 * d[k], 2.0
-        else:
-            rows.slope[k], rows.bend[k] = (-1.0 / d[k], 1.0 / (d[k] * d[k])) if d[k] > floor else (0.0, 0.0)
-    for i in range(n):
-        for k in range(n):
-            rows.t[i] += rows.slope[k] * B[i, k] * W[i, k]
-            rows.e[i] += rows.slope[k] * B[i, k] * B[i, k]
-    first = np.dot((B * rows.slope).astype(np.float32), W.T)
+    weight, partner, turn = np.empty(n), np.empty(n, np.int64), np.empty(n)
     best, score = np.empty(CANDIDATES, np.int64), np.empty(CANDIDATES)
     for i in range(n):
         weight[i], partner[i], turn[i] = -1.0, 0, 0.0
-        score[:] = -1.0
+        for q in range(CANDIDATES):
+            score[q] = -1.0
         for j in range(n):
             if j == i or not may_meet(label, count, i, j, size):
                 continue
             g = 2.0 * (first[i, j] - first[j, i])
             h = M[i, i] * rows.e[j] + M[j, j] * rows.e[i] - rows.t[i] - rows.t[j]
             promise = g * g / (abs(2.0 * h) + 1e-300)
-            if promise > score[-1]:
+            if promise > score[CANDIDATES - 1]:
                 place = CANDIDATES - 1
                 while place > 0 and promise > score[place - 1]:
                     score[place], best[place] = score[place - 1], best[place - 1]
@@ -105,9 +94,36 @@ def _newton_turns(
             steepness = abs(_curvature(M, B, W, rows, i, j)) + 1e-300
             if g * g > weight[i] * steepness:
                 weight[i], partner[i], turn[i] = g * g / steepness, j, g / steepness
+    return weight, partner, turn
 
 
 @compiled
+def _take(
+    order: np.ndarray,
+    weight: np.ndarray,
+    partner: np.ndarray,
+    least: float,
+    most: int,
+    label: np.ndarray,
+    count: np.ndarray,
+    size: int,
+) -> np.ndarray:  # shape: (m,)
+    """The rows, in ``order``, whose pairs make a layer: disjoint, of at least the ``least`` weight, in small groups.
+
+    At most ``most``; labels and counts of the groups are changed.
+    """
+    free, taken, m = np.ones(len(order), np.bool_), np.empty(len(order), np.int64), 0
+    for i in order:
+        j = partner[i]
+        if m == most or weight[i] < least or weight[i] <= 0.0:
+            break
+        if free[i] and free[j] and join(label, count, i, j, size):
+            free[i] = free[j] = False
+            taken[m] = i
+            m += 1
+    return taken[:m]
+
+
 def newton_rotations(
     M: np.ndarray,
     B: np.ndarray,
@@ -134,28 +150,22 @@ def newton_rotations(
     Returns:
         pairs (K, 2) and angles (K,), K ≤ n_rotations.
     """
-    n = len(M)
-    room = min(n_rotations, layers * (n // 2))
-    pairs, angles = np.zeros((room, 2), np.int64), np.zeros(room)
-    weight, partner, turn = np.empty(n), np.empty(n, np.int64), np.empty(n)
-    k = 0
+    pairs, angles, left = [np.zeros((0, 2), np.int64)], [np.zeros(0)], n_rotations
+    single = B.astype(np.float32)  # enough to choose by, and twice as fast
     for _ in range(layers):
-        _newton_turns(M, B, target, floor, label, count, size, weight, partner, turn)
-        lo, free, order = k, np.ones(n, np.bool_), np.argsort(-weight)
-        least = threshold * weight[order[0]]
-        for i in order:
-            j = partner[i]
-            if k == n_rotations or weight[i] < least or weight[i] <= 0.0:
-                break
-            if free[i] and free[j] and join(label, count, i, j, size):
-                free[i] = free[j] = False
-                pairs[k, 0], pairs[k, 1] = i, j
-                angles[k] = max(-LONGEST_TURN, min(LONGEST_TURN, turn[i]))
-                k += 1
-        if k == lo:
+        W = M.astype(np.float32) @ single
+        rows = _row_sums(B, W, target, floor)
+        first = (B * rows.slope).astype(np.float32) @ W.T
+        weight, partner, turn = _turns(M, B, W, first, rows, label, count, size)
+        least = threshold * float(weight.max())
+        taken = _take(np.argsort(-weight), weight, partner, least, left, label, count, size)
+        if not len(taken):
             break
-        c, s = np.cos(angles[lo:k]), np.sin(angles[lo:k])
-        rotate_rows(M, pairs[lo:k], c, s, True)
+        pairs.append(np.stack([taken, partner[taken]], axis=1))
+        angles.append(np.clip(turn[taken], -LONGEST_TURN, LONGEST_TURN))
+        left -= len(taken)
+        c, s = np.cos(angles[-1]), np.sin(angles[-1])
+        rotate_rows(M, pairs[-1], c, s, True)
         M = M.T.copy()
-        rotate_rows(M, pairs[lo:k], c, s, True)
-    return pairs[:k], angles[:k]
+        rotate_rows(M, pairs[-1], c, s, True)
+    return np.concatenate(pairs), np.concatenate(angles)

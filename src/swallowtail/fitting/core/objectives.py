@@ -9,7 +9,7 @@ import numpy as np
 from swallowtail.fitting.core.curvature import derivatives, steps
 from swallowtail.fitting.core.groups import together
 from swallowtail.fitting.core.growth import parallel_jacobi
-from swallowtail.fitting.core.lbfgs import MEMORY, evaluate, lbfgs
+from swallowtail.fitting.core.lbfgs import MEMORY, lbfgs
 from swallowtail.fitting.core.newton import newton_rotations
 from swallowtail.fitting.core.product import (
     FLOOR,
@@ -20,7 +20,6 @@ from swallowtail.fitting.core.product import (
     conjugate,
     rotate_rows,
     tile,
-    value_and_gradient,
 )
 from swallowtail.fitting.core.removal import removal_losses
 from swallowtail.fitting.core.trace import grow_aligned, trace_parts
@@ -79,7 +78,8 @@ class Smooth:
 
     def __call__(self, pairs: np.ndarray, angles: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective and its gradient, shape (K,)."""
-        return evaluate(self.tiles, pairs, angles, self.target, self.floor, self.unit)
+        value, slopes, _ = derivatives(self.tiles, pairs, angles, self.target, self.floor)
+        return self.constant - value / self.unit, slopes / -self.unit
 
     def polish(
         self,
@@ -108,21 +108,18 @@ class Smooth:
         x = np.array(angles, dtype=np.float64)
         if len(x) == 0:
             return x, self(pairs, x)[0]
-        if scaled:
-            value, slopes, bends = derivatives(self.tiles, pairs, x, self.target, self.floor)
-            f, g, scale = self.constant - value / self.unit, slopes / -self.unit, steps(bends / self.unit)
-        else:
-            (f, g), scale = self(pairs, x), np.ones(len(x))
+        value, slopes, bends = derivatives(self.tiles, pairs, x, self.target, self.floor)
+        f, g = self.constant - value / self.unit, slopes / -self.unit
+        scale = steps(bends / self.unit) if scaled else np.ones(len(x))
         gain = tolerance * (1.0 if self.target == LIKELIHOOD else abs(f))
         S, Y, rho = np.zeros((MEMORY, len(x))), np.zeros((MEMORY, len(x))), np.zeros(MEMORY)
         count, done, converged = 0, 0, False
         chunk = max(1, int(WORK_BETWEEN_REPORTS / (14 * self.n * len(x))))
         while done < max_iterations and not converged:
             few = min(chunk, max_iterations - done)
+            what = (self.target, self.floor, self.unit, True if self.target == ROTATION else None)
             memory = (scale, S, Y, rho, count, few, gain)
-            x, f, g, count, converged = lbfgs(
-                self.tiles, pairs, x, f, g, self.target, self.floor, self.unit, *memory
-            )
+            x, f, g, count, converged = lbfgs(self.tiles, pairs, x, f, g, *what, *memory)
             done += few
             if report is not None:
                 report(x, f)
@@ -205,7 +202,7 @@ class Objective(Smooth):
 
     def eigenvalues(self, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:  # shape: (n,)
         """The best D for this Q: diag(QᵀHQ)."""
-        return value_and_gradient(self.tiles, pairs, angles, self.target, self.floor)[2] * self.scale
+        return np.diagonal(self.residual(pairs, angles)) * self.scale
 
 
 class Alignment(Smooth):

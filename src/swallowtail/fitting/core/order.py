@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from swallowtail.fitting.core.growth import jacobi_angle
 from swallowtail.fitting.core.product import conjugate
 
 
@@ -39,7 +38,8 @@ def learned_order(H: np.ndarray) -> np.ndarray:  # shape: (n,)
 
 def jacobi_angles(A: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     i, j = pairs.T
-    return np.array([jacobi_angle(a, b, d) for a, b, d in zip(A[i, i], A[i, j], A[j, j], strict=True)])
+    angles = 0.5 * np.arctan2(2.0 * A[i, j], A[i, i] - A[j, j])
+    return angles - 0.5 * np.pi * ((angles > 0.25 * np.pi).astype(float) - (angles < -0.25 * np.pi))
 
 
 def _matching(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -12,6 +12,8 @@ With D eliminated, both targets depend on Q through d = diag(QᵀHQ) alone:
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from swallowtail.kernels.cpu.jit import njit
@@ -22,8 +24,13 @@ TARGETS = {"matrix": MATRIX, "likelihood": LIKELIHOOD}
 WIDTH = 64  # columns a tile: two (n, 64) float64 tiles stay in a 1 MiB cache up to n = 1024
 FLOOR = 1e-12  # likelihood: variances below this fraction of the mean count as it, so that log is finite
 
-# One way to compile for the whole core: sums may be reordered, no NaN is expected, no lock is held.
+# One way to compile for the whole core: sums may be reordered, no NaN is expected, no lock is held. The first fit on a
+# machine waits for the compiler, so compiled code here is plain loops. Assigning one array to a part of another,
+# expressions of whole arrays, sorting and reductions by NumPy's names each take a tenth of a second to seconds more.
 compiled = njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
+inner = njit(inner=True, nogil=True, fastmath=True, error_model="numpy")  # called from compiled code only
+# The same where there is one call: it is compiled as a part of its caller, and so once.
+inlined = njit(inner=True, inline="always", nogil=True, fastmath=True, error_model="numpy")
 
 
 def flat_pairs(wiring: Wiring) -> np.ndarray:  # shape: (K, 2)
@@ -49,21 +56,40 @@ def layered(n: int, pairs: np.ndarray, angles: np.ndarray) -> tuple[Pairs, np.nd
 @compiled
 def _pack(n: int, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Each rotation into the first layer after those it shares a coordinate with. Order and offsets."""
-    K = len(pairs)
+    K, L = len(pairs), 0
     level, layer_of = np.zeros(n, np.int64), np.zeros(K, np.int64)
     for k in range(K):
         i, j = pairs[k, 0], pairs[k, 1]
         layer_of[k] = max(level[i], level[j])
         level[i] = level[j] = layer_of[k] + 1
-    offsets = np.zeros((level.max() if K else 0) + 1, np.int64)
+        L = max(L, layer_of[k] + 1)
+    offsets, filled, order = np.zeros(L + 1, np.int64), np.zeros(L + 1, np.int64), np.empty(K, np.int64)
     for k in range(K):
         offsets[layer_of[k] + 1] += 1
-    offsets = np.cumsum(offsets)
-    order, filled = np.empty(K, np.int64), offsets.copy()
+    for layer in range(L):
+        offsets[layer + 1] += offsets[layer]
+        filled[layer + 1] = offsets[layer + 1]
     for k in range(K):
         order[filled[layer_of[k]]] = k
         filled[layer_of[k]] += 1
     return order, offsets
+
+
+@inner
+def cosines(angles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cosines and sines, shape (K,) each."""
+    c, s = np.empty(len(angles)), np.empty(len(angles))
+    for k in range(len(angles)):
+        c[k], s[k] = math.cos(angles[k]), math.sin(angles[k])
+    return c, s
+
+
+@inner
+def copy_rows(source: np.ndarray, to: np.ndarray) -> None:
+    """Copy a matrix into another of its shape."""
+    for i in range(source.shape[0]):
+        for r in range(source.shape[1]):
+            to[i, r] = source[i, r]
 
 
 @compiled
@@ -79,14 +105,52 @@ def rotate_rows(X: np.ndarray, pairs: np.ndarray, c: np.ndarray, s: np.ndarray, 
             X[j, r] = sk * a + ck * b
 
 
-@compiled
-def longer(array: np.ndarray, size: int) -> np.ndarray:
-    """The array if it has ``size`` rows; else a copy with at least so many, and twice as many as it had."""
-    if size <= len(array):
-        return array
-    result = np.zeros((max(size, 2 * len(array)), *array.shape[1:]), array.dtype)
-    result[: len(array)] = array
-    return result
+@inner
+def rows_to_basis(X: np.ndarray, pairs: np.ndarray, c: np.ndarray, s: np.ndarray) -> None:
+    """X ← Qᵀ X, as `rotate_rows`."""
+    for k in range(len(pairs)):
+        i, j, ck, sk = pairs[k, 0], pairs[k, 1], c[k], s[k]
+        for r in range(X.shape[1]):
+            a, b = X[i, r], X[j, r]
+            X[i, r] = ck * a + sk * b
+            X[j, r] = ck * b - sk * a
+
+
+@inlined
+def longer(pairs: np.ndarray, angles: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs (K, 2) and angles (K,) if K ≥ ``size``; else copies with room for ``size``, and for 2K at least."""
+    K = len(angles)
+    if size <= K:
+        return pairs, angles
+    room = max(size, 2 * K)
+    more_pairs, more_angles = np.empty((room, 2), np.int64), np.empty(room)
+    copy_rows(pairs, more_pairs)
+    for k in range(K):
+        more_angles[k] = angles[k]
+    return more_pairs, more_angles
+
+
+@inlined
+def falling_order(values: np.ndarray) -> np.ndarray:  # shape: (n,)
+    """The places of the values, largest first; of equal ones the earlier place first."""
+    n = len(values)
+    order, other = np.empty(n, np.int64), np.empty(n, np.int64)
+    for k in range(n):
+        order[k] = k
+    width = 1
+    while width < n:  # merge runs of ``width`` two by two
+        for begin in range(0, n, 2 * width):
+            left, middle, end = begin, min(begin + width, n), min(begin + 2 * width, n)
+            right = middle
+            for k in range(begin, end):
+                if right == end or (left < middle and values[order[left]] >= values[order[right]]):
+                    other[k] = order[left]
+                    left += 1
+                else:
+                    other[k] = order[right]
+                    right += 1
+        order, other, width = other, order, 2 * width
+    return order
 
 
 def tile(H: np.ndarray) -> np.ndarray:  # shape: (T, n, w)
@@ -116,8 +180,8 @@ def half_product(tiles: np.ndarray, pairs: np.ndarray, c: np.ndarray, s: np.ndar
     T, n, w = tiles.shape
     out, X = np.empty((T, n, w)), np.empty((n, w))
     for t in range(T):
-        X[:] = tiles[t]
-        rotate_rows(X, pairs, c, s, True)
+        copy_rows(tiles[t], X)
+        rows_to_basis(X, pairs, c, s)
         rows = min(w, n - t * w)
         for u in range(T):
             columns = min(w, n - u * w)
@@ -129,19 +193,13 @@ def half_product(tiles: np.ndarray, pairs: np.ndarray, c: np.ndarray, s: np.ndar
     return out
 
 
-@compiled
-def conjugate_tiles(tiles: np.ndarray, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:
-    """The tiles of QᵀHQ from those of symmetric H; O(nK)."""
-    c, s = np.cos(angles), np.sin(angles)
-    return half_product(half_product(tiles, pairs, c, s), pairs, c, s)
-
-
 def conjugate(H: np.ndarray, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:  # shape: (n, n)
     """QᵀHQ for symmetric H (n, n); O(nK)."""
-    return untile(conjugate_tiles(tile(H), pairs, angles))
+    c, s = np.cos(angles), np.sin(angles)
+    return untile(half_product(half_product(tile(H), pairs, c, s), pairs, c, s))
 
 
-@compiled
+@njit(cache=True, nogil=True, fastmath=True, error_model="numpy", inline="always")  # one compiled call
 def value_and_gradient(
     tiles: np.ndarray, pairs: np.ndarray, angles: np.ndarray, target: int, floor: float
 ) -> tuple[float, np.ndarray, np.ndarray]:
@@ -164,13 +222,13 @@ def value_and_gradient(
     """
     T, n, w = tiles.shape
     K = len(pairs)
-    c, s = np.cos(angles), np.sin(angles)
+    c, s = cosines(angles)
     half = half_product(tiles, pairs, c, s)
     U, awake = np.empty((n, w)), np.empty(n, np.bool_)
     gradient, d, total = np.zeros(K), np.empty(n), 0.0
     for t in range(T):
         V = half[t]
-        rotate_rows(V, pairs, c, s, True)
+        rows_to_basis(V, pairs, c, s)
         U[:] = 0.0
         awake[:] = False
         for k in range(t * w, min(t * w + w, n)):
@@ -181,7 +239,7 @@ def value_and_gradient(
                 total += dk * dk
                 U[k, k - t * w] = 4.0 * dk
             else:
-                total -= np.log(max(dk, floor))
+                total -= math.log(max(dk, floor))
                 U[k, k - t * w] = -2.0 / dk if dk > floor else 0.0
         for q in range(K - 1, -1, -1):
             i, j, cq, sq = pairs[q, 0], pairs[q, 1], c[q], s[q]

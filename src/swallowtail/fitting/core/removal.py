@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from swallowtail.fitting.core.product import MATRIX, compiled, half_product
+from swallowtail.fitting.core.product import MATRIX, compiled, copy_rows, half_product, inlined
 
 
-@compiled
+@inlined
 def _block(V: np.ndarray, S: np.ndarray, i: int, j: int, c: float, s: float, C: np.ndarray) -> None:
     """Walk rows i and j back through a rotation; add their part of C: c_ii, c_ij, c_jj."""
     cii, cij, cjj = 0.0, 0.0, 0.0
@@ -23,7 +25,7 @@ def _block(V: np.ndarray, S: np.ndarray, i: int, j: int, c: float, s: float, C: 
     C[2] += cjj
 
 
-@compiled
+@inlined
 def _loss(
     V: np.ndarray,
     S: np.ndarray,
@@ -53,11 +55,10 @@ def _loss(
         V[i, r], V[j, r], S[i, r], S[j, r] = a, b, gx, gy
         u, v = x - gx, y - gy
         new = d[r] + 2.0 * (u * a + v * b) + u * u * cii + 2.0 * u * v * cij + v * v * cjj
-        total += np.log(max(new, floor)) - np.log(max(d[r], floor))
+        total += math.log(max(new, floor)) - math.log(max(d[r], floor))
     return total
 
 
-@compiled
 def removal_losses(
     tiles: np.ndarray, pairs: np.ndarray, angles: np.ndarray, target: int, floor: float
 ) -> np.ndarray:
@@ -71,15 +72,23 @@ def removal_losses(
     Returns:
         shape (K,); positive where the rotation helps.
     """
-    T, n, w = tiles.shape
-    K = len(pairs)
     c, s = np.cos(angles), np.sin(angles)
-    half = half_product(half_product(tiles, pairs, c, s), pairs, c, s)
+    whole = half_product(half_product(tiles, pairs, c, s), pairs, c, s)
+    return _losses(whole, pairs, c, s, target, floor)
+
+
+@compiled
+def _losses(
+    whole: np.ndarray, pairs: np.ndarray, c: np.ndarray, s: np.ndarray, target: int, floor: float
+) -> np.ndarray:
+    """The same from the tiles of QᵀHQ."""
+    T, n, w = whole.shape
+    K = len(pairs)
     C, loss, d = np.zeros((K, 3)), np.zeros(K), np.zeros(w)
     V, S, awake = np.empty((n, w)), np.empty((n, w)), np.empty(n, np.bool_)
     for last in (False, True):
         for t in range(T):
-            V[:] = half[t]
+            copy_rows(whole[t], V)
             S[:] = 0.0
             awake[:] = False
             d[:] = 0.0

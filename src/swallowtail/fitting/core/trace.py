@@ -11,7 +11,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from swallowtail.fitting.core.product import compiled, longer, rotate_rows
+from swallowtail.fitting.core.product import (
+    compiled,
+    copy_rows,
+    cosines,
+    falling_order,
+    inner,
+    longer,
+    rows_to_basis,
+)
 
 
 @compiled
@@ -36,12 +44,12 @@ def trace_parts(
     """
     T, n, width = tiles.shape
     K = len(pairs)
-    c, s = np.cos(angles), np.sin(angles)
+    c, s = cosines(angles)
     V, U, awake = np.empty((n, width)), np.empty((n, width)), np.empty(n, np.bool_)
     w, p, total = np.zeros(K), np.zeros(K), 0.0
     for t in range(T):
-        V[:] = tiles[t]
-        rotate_rows(V, pairs, c, s, True)
+        copy_rows(tiles[t], V)
+        rows_to_basis(V, pairs, c, s)
         U[:] = 0.0
         awake[:] = False
         for k in range(t * width, min(t * width + width, n)):
@@ -82,8 +90,8 @@ def sweep_layers(R: np.ndarray, pairs: np.ndarray, offsets: np.ndarray, angles: 
         The trace with the new angles; no sweep lowers it.
     """
     n, L = R.shape[0], len(offsets) - 1
-    C, c, s = R.copy(), np.cos(angles), np.sin(angles)
-    rotate_rows(C, pairs, c, s, True)
+    C, (c, s) = R.copy(), cosines(angles)
+    rows_to_basis(C, pairs, c, s)
     for layer in range(L - 1, -1, -1):
         lo, hi = offsets[layer], offsets[layer + 1]
         for k in range(lo, hi):
@@ -105,14 +113,14 @@ def sweep_layers(R: np.ndarray, pairs: np.ndarray, offsets: np.ndarray, angles: 
     return total
 
 
-@compiled
+@inner
 def _gain(a: float, b: float) -> float:
     """√(a² + b²) − a without cancellation."""
     root = np.sqrt(a * a + b * b)
     return b * b / (root + a) if a > 0.0 else root - a
 
 
-@compiled
+@inner
 def _find_partners(M: np.ndarray, stale: np.ndarray, gain: np.ndarray, partner: np.ndarray) -> None:
     """For each stale i the j ≠ i whose rotation raises the trace of M most, and by how much.
 
@@ -136,7 +144,7 @@ def _find_partners(M: np.ndarray, stale: np.ndarray, gain: np.ndarray, partner: 
 
 @compiled
 def grow_aligned(
-    M: np.ndarray, n_rotations: int, threshold: float, least: float, enough: int = 0
+    M: np.ndarray, n_rotations: int, threshold: float, least: float, enough: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Append rotations to Q that raise tr(QᵀR) most: M ← GᵀM in place, a layer of disjoint pairs at a time.
 
@@ -163,11 +171,11 @@ def grow_aligned(
     k = 0
     while k < n_rotations:
         _find_partners(M, stale, gain, partner)
-        order = np.argsort(-gain)
+        order = falling_order(gain)
         if not gain[order[0]] > least:
             break
         lowest, lo, room = threshold * gain[order[0]], k, k + min(n_rotations - k, n // 2)
-        pairs, angles = longer(pairs, room), longer(angles, room)
+        pairs, angles = longer(pairs, angles, room)
         taken[:] = False
         for i in order:
             j = partner[i]
@@ -180,7 +188,8 @@ def grow_aligned(
             pairs[k, 0], pairs[k, 1] = first, second
             angles[k] = np.arctan2(M[second, first] - M[first, second], M[first, first] + M[second, second])
             k += 1
-        rotate_rows(M, pairs[lo:k], np.cos(angles[lo:k]), np.sin(angles[lo:k]), True)
+        c, s = cosines(angles[lo:k])
+        rows_to_basis(M, pairs[lo:k], c, s)
         for i in range(n):
             stale[i] = taken[i] or taken[partner[i]]
         if 0 < enough <= k:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import minimize
+import scipy
 
 from swallowtail.fitting.core.factor import Factor, value_and_gradient, visit_blocks
 from swallowtail.fitting.core.product import layered
@@ -163,7 +163,7 @@ class _Search:
             return value / start, gradient * (-1.0 / (self.norm2 * start))
 
         options = {"maxiter": iterations, "ftol": tolerance, "gtol": 0.0, "maxcor": CORRECTIONS}
-        minimize(objective, self.angles, jac=True, method="L-BFGS-B", options=options)
+        scipy.optimize.minimize(objective, self.angles, jac=True, method="L-BFGS-B", options=options)
 
     def result(self) -> DenseFit:
         wiring, angles = layered(len(self.factor.basis), self.pairs, self.angles)

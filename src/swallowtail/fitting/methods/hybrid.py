@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse.linalg import eigsh
+import scipy
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
@@ -227,7 +227,7 @@ def _strongest(A: np.ndarray, rank: int, start: np.ndarray) -> tuple[np.ndarray,
         values, vectors = np.linalg.eigh(A)
         order = np.argsort(-np.abs(values), kind="stable")[:rank]
         return vectors[:, order], values[order]
-    values, vectors = eigsh(A, k=rank, which="LM", v0=start.sum(1) + 1e-3, tol=1e-6)
+    values, vectors = scipy.sparse.linalg.eigsh(A, k=rank, which="LM", v0=start.sum(1) + 1e-3, tol=1e-6)
     return vectors, values
 
 

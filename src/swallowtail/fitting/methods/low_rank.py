@@ -9,8 +9,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.sparse.linalg import eigsh
+import scipy
 
 FULL_EIGH = 1500  # up to this n all eigenvectors are cheaper than choosing which to ask for
 SMALL = 400  # up to this n a second eigendecomposition is cheaper than the turns it saves
@@ -57,7 +56,7 @@ def low_rank(H: np.ndarray, ranks: list[int]) -> dict[int, LowRank]:
     # Extremes of H − cI by magnitude; c from the trace, corrected once for what they take away.
     trace, c = float(np.trace(H)), float(np.trace(H)) / n
     for _ in range(2):
-        w, V = eigsh(H - c * np.eye(n), k=max(1, most), which="LM", v0=np.ones(n))
+        w, V = scipy.sparse.linalg.eigsh(H - c * np.eye(n), k=max(1, most), which="LM", v0=np.ones(n))
         c = (trace - float((w + c).sum())) / (n - len(w))
     order = np.argsort(-np.abs(w))
     result = {}
@@ -207,7 +206,7 @@ def factor_analysis(S: np.ndarray, rank: int) -> LowRank:
     for first in (diagonal_low_rank(S, rank).diagonal, start.diagonal):
         begin = np.log(np.maximum(first, floor))
         iterations = min(TURNS_LIKELIHOOD, max(5, int(2e10 / n**3)))
-        found = minimize(
+        found = scipy.optimize.minimize(
             loss,
             begin,
             jac=True,

@@ -21,9 +21,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import breadth_first_order, connected_components
-from scipy.sparse.linalg import ArpackError, eigsh
+import scipy
 
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.objectives import Objective
@@ -203,7 +201,7 @@ def _components(linked: np.ndarray, held: np.ndarray) -> list[np.ndarray]:
         return [np.arange(q)]
     graph = np.zeros((q + 1, q + 1), dtype=bool)  # the last node stands for all coordinates without a partner
     graph[:q, :q], graph[:q, q] = linked, held
-    count, label = connected_components(coo_array(graph), directed=False)
+    count, label = scipy.sparse.csgraph.connected_components(scipy.sparse.coo_array(graph), directed=False)
     order = np.argsort(label, kind="stable")
     parts = np.split(order, np.cumsum(np.bincount(label, minlength=count))[:-1])
     return [part[part < q] for part in parts if len(part) > 1]
@@ -228,9 +226,10 @@ def _leading_phases(Z2: np.ndarray, W2: np.ndarray, h: np.ndarray, degree: np.nd
 
 def _leading_eigenvector(S: np.ndarray) -> np.ndarray:
     if len(S) > DENSE:
+        arpack = scipy.sparse.linalg
         try:
-            return eigsh(S, k=1, which="LA", v0=np.ones(len(S)), tol=0, maxiter=20)[1][:, 0]
-        except ArpackError:  # no convergence: fall through to the solver that always answers
+            return arpack.eigsh(S, k=1, which="LA", v0=np.ones(len(S)), tol=0, maxiter=20)[1][:, 0]
+        except arpack.ArpackError:  # no convergence: fall through to the solver that always answers
             pass
     return np.linalg.eigh(S)[1][:, -1]
 
@@ -268,11 +267,11 @@ def _rows_to_turn(block: np.ndarray, p: int, q: int) -> list[int]:
         return []
     ends = np.stack([label_x[:q], len(odd_x) + label_y], axis=1)
     row_of = {(int(a), int(b)): r for r, (a, b) in enumerate(ends)}
-    graph = coo_array((np.ones(q), ends.T), shape=(len(odd), len(odd))).tocsr()
-    count, component = connected_components(graph, directed=False)
+    graph = scipy.sparse.coo_array((np.ones(q), ends.T), shape=(len(odd), len(odd))).tocsr()
+    count, component = scipy.sparse.csgraph.connected_components(graph, directed=False)
     turned = []
     for root in (int(np.argmax(component == c)) for c in range(count)):
-        nodes, parent = breadth_first_order(graph, root, directed=False)
+        nodes, parent = scipy.sparse.csgraph.breadth_first_order(graph, root, directed=False)
         for node in nodes[:0:-1]:
             if odd[node]:
                 up = parent[node]
@@ -287,8 +286,8 @@ def _parts(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if connects.all():  # the usual case, and 4× faster than looking for parts
         return np.zeros(m, np.int64), np.array([np.linalg.slogdet(X)[0] < 0])
     i, j = np.nonzero(connects)
-    count, label = connected_components(
-        coo_array((np.ones(len(i)), (i, m + j)), shape=(2 * m, 2 * m)), directed=False
+    count, label = scipy.sparse.csgraph.connected_components(
+        scipy.sparse.coo_array((np.ones(len(i)), (i, m + j)), shape=(2 * m, 2 * m)), directed=False
     )
     order = np.argsort(label, kind="stable")
     odd = []

@@ -1,7 +1,7 @@
 """The plain alternatives at equal floats, bytes, multiply-adds and time, and the verdict on a fit beside them."""
 
 from swallowtail.fitting.methods.low_rank import LowRank, low_rank
-from swallowtail.fitting.rivals.forms import cost_of, equal_ranks, factor_rivals
+from swallowtail.fitting.rivals.forms import cost_of, entries, equal_ranks, factor_rivals
 from swallowtail.fitting.rivals.rotation import low_rank_rotation, rotation_rivals
 from swallowtail.fitting.rivals.symmetric import Judged, dense_rivals, likelihood_score, n_probes
 from swallowtail.fitting.rivals.verdict import verdict
@@ -11,6 +11,7 @@ __all__ = [
     "LowRank",
     "cost_of",
     "dense_rivals",
+    "entries",
     "equal_ranks",
     "factor_rivals",
     "likelihood_score",

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from swallowtail.fitting.budget import Cost, Prices
+from swallowtail.fitting.core.product import flat_pairs, rotate_rows
 from swallowtail.fitting.result import Rival, count_bytes, count_floats
+from swallowtail.operators import HybridOperator, SymmetricOperator
 
 
 class Alternative(NamedTuple):
@@ -64,6 +68,24 @@ def factor_rivals(completion: Any, operator: Any) -> list[Alternative]:
         identity_and_rank(r, factor.cut(r), operator.n, shared(ranks, r), ", same products")
         for r in sorted(set(ranks.values()))
     ]
+
+
+def entries(form: Any) -> np.ndarray:  # shape: (n, n)
+    """The matrix that an operator or another form is.
+
+    By the code that fitted it, which has been compiled: the first fit on a machine need not wait for kernels.
+    """
+    symmetric = form.symmetric if isinstance(form, HybridOperator) else form
+    if not isinstance(symmetric, SymmetricOperator):
+        return np.asarray(form @ np.eye(form.shape[0]))
+    pairs, angles = flat_pairs(symmetric.rotation.wiring), symmetric.rotation.angles.numpy()
+    M = np.diag(symmetric.eigenvalues.numpy())
+    for _ in range(2):  # Q D, and Q (Q D)ᵀ
+        rotate_rows(M, pairs, np.cos(angles), np.sin(angles), False)
+        M = M.T.copy()
+    if isinstance(form, HybridOperator):
+        M += (form.basis * form.weights).numpy() @ form.basis.T.numpy()
+    return M
 
 
 def shared(parameters: dict[str, Any], value: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+import scipy
 
 from swallowtail.fitting.budget import NAMES, UNITS, Cost, index_bytes
 from swallowtail.fitting.rivals.forms import Alternative, shared
@@ -24,7 +24,7 @@ def sparse_rivals(H: np.ndarray, amounts: dict[str, float], model: TimeModel) ->
     for width in sorted({width for width in bands.values() if width > 0}):
         rows, columns = np.indices(H.shape)
         kept = np.abs(rows - columns) <= width
-        form = csr_array(np.where(kept, H, 0.0))
+        form = scipy.sparse.csr_array(np.where(kept, H, 0.0))
         yield Alternative(f"band of {2 * width + 1}", form, band_cost(n, width, model), shared(bands, width))
     order = _by_size(H)
     counts = {NAMES[unit]: _most_entries(H, order, unit, amounts[unit], model) for unit in UNITS}
@@ -80,4 +80,4 @@ def _entries(H: np.ndarray, kept: np.ndarray) -> Any:
     i, j = kept.T
     off = i != j
     rows, columns = np.concatenate([i, j[off]]), np.concatenate([j, i[off]])
-    return csr_array((H[rows, columns], (rows, columns)), shape=H.shape)
+    return scipy.sparse.csr_array((H[rows, columns], (rows, columns)), shape=H.shape)

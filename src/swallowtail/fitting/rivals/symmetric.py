@@ -15,7 +15,7 @@ from swallowtail.fitting.budget import NAMES, UNITS, Cost, Prices
 from swallowtail.fitting.methods import low_rank as plain
 from swallowtail.fitting.methods.low_rank import FULL_EIGH, LowRank
 from swallowtail.fitting.result import Rival
-from swallowtail.fitting.rivals.forms import Alternative, cost_of, other_form, shared
+from swallowtail.fitting.rivals.forms import Alternative, cost_of, entries, other_form, shared
 from swallowtail.fitting.rivals.hodlr import hodlr_rivals
 from swallowtail.fitting.rivals.sparse import sparse_rivals
 from swallowtail.metrics import column_angles, relative_error
@@ -144,11 +144,10 @@ class _Measure:
             self.exact_score = nats(float(size) / self.n + 1.0) if sign > 0 else -np.inf
 
     def __call__(self, form: Alternative) -> Rival:
-        B = form.operator
+        B = entries(form.operator) if self.n <= FULL_EIGH else form.operator
         angle = float(column_angles(self.HX, np.asarray(B @ self.X)).mean())
-        dense = self.n <= FULL_EIGH
-        error = relative_error(self.H, B @ np.eye(self.n) if dense else B, n_probes=100, seed=self.seed).value
-        score = likelihood_score(self.H, B) if self.target == "likelihood" else None
+        error = relative_error(self.H, B, n_probes=100, seed=self.seed).value
+        score = likelihood_score(self.H, form.operator) if self.target == "likelihood" else None
         return form.measured(angle, error, score)
 
 

@@ -20,7 +20,7 @@ from swallowtail.kernels.cpu.coefficients import (
     prepare,
 )
 from swallowtail.kernels.cpu.elementwise import multiply_rows, weighted_squares
-from swallowtail.kernels.cpu.jit import announce_compilation, switched_off
+from swallowtail.kernels.cpu.jit import switched_off
 from swallowtail.kernels.cpu.launch import bound
 from swallowtail.kernels.cpu.mend import mender_of
 from swallowtail.wiring import Wiring
@@ -41,7 +41,6 @@ __all__ = [
     "symmetric",
 ]
 
-announce_compilation()
 Apply = Callable[[torch.Tensor, torch.Tensor], None]  # of contiguous vectors (…, n) and room for the results
 BLOCK_NUMBERS = 2**17  # of a block of vectors whose rotated copies stay in cache
 

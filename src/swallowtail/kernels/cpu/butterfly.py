@@ -18,12 +18,21 @@ from swallowtail.kernels.cpu.jit import njit
 from swallowtail.kernels.cpu.plan import OTHER, STEP
 
 as_steps = record_reader(STEP)
+inner = njit(inner=True, nogil=True)  # called from compiled code only
+inlined = njit(inner=True, inline="always", nogil=True)  # and compiled as a part of it
 
 ROWS_PER_PASS = 32  # short rows that a pass goes through before the next pass: they then stay in the L1 cache
 BYTES_PER_PASS = 2**18  # the same for longer rows, which then stay in the L2 cache
 LOCAL_BYTES = 2**12  # passes that stay within so much of a row go through all rows there before the next part
 ALIASING_BYTES = 2**12  # 4K aliasing: a load waits for a recent store whose address has the same low 12 bits
 ROWS_PER_WEDGE = 4  # as ROWS_PER_PASS; going backward y, its gradient and the sums share the cache
+
+
+@inner
+def _copy(source, to):
+    """A loop, as the compiler takes seconds over the errors that ``to[:] = source`` could raise."""
+    for k in range(len(source)):
+        to[k] = source[k]
 
 
 @njit(nogil=True, cache=True)
@@ -38,10 +47,10 @@ def pack(cos, sin, strides, pass_layers, n, fast, tiny_cos, tiny_scale, T, P, S,
     """
     S[:] = 1.0
     start = 0
-    before = np.empty_like(S)
+    before = np.empty(len(S))
     for i in range(len(plain)):
         first, last = pass_layers[i], pass_layers[i + 1]
-        before[:] = S
+        _copy(S, before)
         at, holds = start, fast
         for layer in range(first, last):
             if holds:
@@ -52,16 +61,16 @@ def pack(cos, sin, strides, pass_layers, n, fast, tiny_cos, tiny_scale, T, P, S,
         if plain[i]:
             if P.shape[0] == 0:
                 return False
-            S[:] = before
+            _copy(before, S)
             at = start
             for layer in range(first, last):
                 at = _pack_plain(cos, sin, strides[layer], at, n, T[layer], P[layer], S, W)
         start = at
-    stored[:] = S
+    _copy(S, stored)
     return True
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(inner=True, inline="always", nogil=True, error_model="numpy")
 def _pack_fast(cos, sin, p, start, n, tiny_cos, tiny_scale, T, S, W):
     """One layer of Gᵀ = [[c, s], [−s, c]] on coordinates that carry scales S; False if those leave their range."""
     T[:] = 0.0
@@ -82,11 +91,11 @@ def _pack_fast(cos, sin, p, start, n, tiny_cos, tiny_scale, T, S, W):
     return start, smallest_cos >= tiny_cos and smallest >= tiny_scale
 
 
-@njit(nogil=True, cache=True)
+@inlined
 def _pack_plain(cos, sin, p, start, n, T, P, S, W):
     """The same, taking the scales into the coefficients."""
     T[:] = 0.0
-    P[:] = S
+    _copy(S, P)
     for block in range(0, n, 2 * p):
         for a in range(block, min(block + p, n - p)):
             b = a + p
@@ -109,7 +118,7 @@ def turn(T, strides, lanes, out):
             out[layer, f] = T[layer, f ^ h]
 
 
-@njit(nogil=True, cache=True)
+@inlined
 def _collect(accumulator, strides, n, sign, W, out):
     """Read the wedge products of first coordinates, layer by layer, into the flat gradient of the angles."""
     k = 0
@@ -121,7 +130,7 @@ def _collect(accumulator, strides, n, sign, W, out):
                 k += 1
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _mirror(ahead, p, span, features, size):
     """What a pass XORs the numbers of its blocks with, to take them in falling order; 0 for growing order.
 
@@ -253,18 +262,16 @@ to_basis_wedge = _wedge_driver("to_basis wedge")
 from_basis_wedge = _wedge_driver("from_basis wedge")
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _load(s0, s1, two, n, scratch):
     """Copy one or two rows into zero-padded scratch."""
-    scratch[0, :n] = as_row(s0, n, scratch)
-    scratch[0, n:] = 0
-    if two:
-        scratch[1, :n] = as_row(s1, n, scratch)
-        scratch[1, n:] = 0
+    for row in range(1 + two):
+        _copy(as_row(s1 if row else s0, n, scratch), scratch[row])
+        for i in range(n, scratch.shape[1]):
+            scratch[row, i] = 0
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _store(d0, d1, two, n, scratch):
-    as_row(d0, n, scratch)[:] = scratch[0, :n]
-    if two:
-        as_row(d1, n, scratch)[:] = scratch[1, :n]
+    for row in range(1 + two):
+        _copy(scratch[row, :n], as_row(d1 if row else d0, n, scratch))

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import hashlib
 import os
 import pickle
 import signal
 import sys
 import threading
+import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
@@ -31,20 +33,11 @@ from numba.core import event
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.ccallback import CFunc
 from numba.core.cgutils import alloca_once_value, for_range, for_range_slice
-from numba.core.registry import cpu_target
+from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.sigutils import normalize_signature
 
-__all__ = [
-    "alloca_once_value",
-    "announce_compilation",
-    "cfunc",
-    "for_range",
-    "for_range_slice",
-    "njit",
-    "register_bytes",
-    "switched_off",
-    "watch_compilation",
-]
+__all__ = ["alloca_once_value", "cfunc", "for_range", "for_range_slice", "njit", "register_bytes"]
+__all__ += ["seconds_compiling", "switched_off", "watch_compilation"]
 
 config: Any = numba.config  # its names are set when it is imported
 KERNELS = Path(__file__).parent
@@ -56,19 +49,36 @@ def switched_off() -> str | None:
     return "NUMBA_DISABLE_JIT is set" if config.DISABLE_JIT else None
 
 
-def njit(cache: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """As ``numba.njit(cache=cache, **options)``, with the cache of this module."""
+def njit(cache: bool = False, *, inner: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """As ``numba.njit(cache=cache, **options)``, with the cache of this module.
+
+    Args:
+        cache: keep the code on disk.
+        inner: only compiled functions call it, and it is kept as a part of them. Without an entry for Python it takes
+            half the time to compile.
+    """
 
     def compile_later(function: Callable[..., Any]) -> Any:
-        compiled = numba.njit(**options)(function)
+        entries: dict[str, Any] = {"no_cpython_wrapper": inner, "no_cfunc_wrapper": True}
+        compiled: Any = numba.njit(**entries, **options)(function)
         if switched_off():
             return compiled
+        if inner:
+            object.__setattr__(compiled, "__class__", _Inner)
+            return compiled
         if cache:
-            _keep_on_disk(compiled, function)
+            compiled._cache = _Cache(function)
         compiled._compile_for_args = _uninterrupted(compiled._compile_for_args)
         return compiled
 
     return compile_later
+
+
+class _Inner(CPUDispatcher):
+    """A function that Python must not call: there is no code for that, and the process would crash."""
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError(f"{self.py_func.__name__} can be called from compiled code only")
 
 
 def _uninterrupted(compile_for_args: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,17 +86,22 @@ def _uninterrupted(compile_for_args: Callable[..., Any]) -> Callable[..., Any]:
 
     Numba takes its global lock in Python code. An interrupt between the lock and the block it guards leaves it locked
     for ever: the next thread that has to compile would wait for it, and the main thread for that thread.
+
+    The collector of cycles rests meanwhile: looking through what Numba makes takes a tenth of the time.
     """
 
     def compile_undisturbed(*arguments: Any, **options: Any) -> Any:
         handler = signal.getsignal(signal.SIGINT)
         if threading.current_thread() is not threading.main_thread() or not callable(handler):
             return compile_for_args(*arguments, **options)
-        caught = list[tuple[int, Any]]()
+        caught, collects = list[tuple[int, Any]](), gc.isenabled()
         signal.signal(signal.SIGINT, lambda number, frame: caught.append((number, frame)))
+        gc.disable()
         try:
             return compile_for_args(*arguments, **options)
         finally:
+            if collects:
+                gc.enable()
             signal.signal(signal.SIGINT, handler)
             if caught:
                 handler(*caught[0])
@@ -96,8 +111,8 @@ def _uninterrupted(compile_for_args: Callable[..., Any]) -> Callable[..., Any]:
 
 def cfunc(signature: Any, function: Callable[..., Any]) -> Any:
     """As ``numba.cfunc(signature, cache=True)(function)``, with the cache of this module."""
-    compiled = CFunc(function, normalize_signature(signature), locals={}, options={"nopython": True})
-    _keep_on_disk(compiled, function)
+    compiled: Any = CFunc(function, normalize_signature(signature), locals={}, options={"nopython": True})
+    compiled._cache = _Cache(function)
     compiled.compile()
     return compiled
 
@@ -117,11 +132,6 @@ def register_bytes() -> int:
     machine = llvm.Target.from_default_triple().create_target_machine(opt=2, **options)
     code = machine.emit_assembly(llvm.parse_assembly(probe))
     return 64 if "zmm" in code else 32 if "ymm" in code else 16
-
-
-def announce_compilation() -> None:
-    """From now on, tell the user once when a kernel of ours has to be compiled: that takes some seconds."""
-    event.register("numba:compile", _Announcer())
 
 
 @contextlib.contextmanager
@@ -145,27 +155,43 @@ class _Names(event.Listener):
 
 
 class _Announcer(event.Listener):
-    """Numba tells when a compilation starts; a kernel found in the disk cache is not compiled."""
+    """Tells the user once when a function of ours has to be compiled, and counts the seconds that takes.
+
+    Numba tells when a compilation starts; a kernel found in the disk cache is not compiled.
+    """
 
     def __init__(self) -> None:
         self.told = False
 
     def on_start(self, event: Any) -> None:
+        _CLOCK.depth += 1  # a function that calls another compiles that inside its own compilation
+        if _CLOCK.depth == 1:
+            _CLOCK.begin = time.perf_counter()
         dispatcher = event.data["dispatcher"]
         if not self.told and dispatcher.py_func.__module__.startswith("swallowtail."):
             self.told = True
-            kept = "; they are kept on disk" if isinstance(dispatcher._cache, _Cache) else " per process"
+            kept = "; they are kept on disk" if getattr(dispatcher._cache, "works", False) else " per process"
             sys.stderr.write(f"swallowtail: compiling CPU kernels, some seconds each, once{kept}\n")
 
     def on_end(self, event: Any) -> None:
-        pass
+        _CLOCK.depth -= 1
+        if _CLOCK.depth == 0:
+            _CLOCK.seconds += time.perf_counter() - _CLOCK.begin
 
 
-def _keep_on_disk(compiled: Any, function: Callable[..., Any]) -> None:
-    try:
-        compiled._cache = _Cache(function)
-    except RuntimeError:  # no folder can be written to
-        _warn_uncached()
+class _Clock(threading.local):
+    depth, begin, seconds = 0, 0.0, 0.0  # of the compilation under way; and in all, of this thread
+
+
+_CLOCK = _Clock()
+
+
+event.register("numba:compile", _Announcer())
+
+
+def seconds_compiling() -> float:
+    """Seconds that this thread has spent compiling so far."""
+    return _CLOCK.seconds
 
 
 @functools.cache
@@ -178,22 +204,37 @@ def _warn_uncached() -> None:
 
 
 class _Cache(FunctionCache):
-    """Numba's cache of one function, with files of our own kind."""
+    """Numba's cache of one function, with files of our own kind. It looks for a folder when it is first needed."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function)
-        stamp = source_stamp(os.path.dirname(function.__code__.co_filename))
+        self._function = function
+
+    @functools.cached_property
+    def works(self) -> bool:
+        """Whether there is a folder to write to."""
+        try:
+            super().__init__(self._function)
+        except RuntimeError:
+            _warn_uncached()
+            return False
+        stamp = source_stamp(os.path.dirname(self._function.__code__.co_filename))
         self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
+        return True
+
+    @property
+    def cache_path(self) -> Any:
+        return super().cache_path if self.works else None
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         try:
-            return super().load_overload(signature, target_context)
+            return super().load_overload(signature, target_context) if self.works else None
         except Exception:  # what cannot be read is compiled again
             return None
 
     def save_overload(self, signature: Any, data: Any) -> None:
         try:
-            super().save_overload(signature, data)
+            if self.works:
+                super().save_overload(signature, data)
         except OSError:  # a full disk, say
             _warn_uncached()
 

@@ -174,23 +174,42 @@ def _pairs_arrays(action: str, c: Coefficients) -> _PairsArrays:
 
 
 def _pairs_rows(wiring: Pairs, action: str, arrays: _PairsArrays) -> Rows:
+    """Vectors one after another where there are few, and in tiles where there are many."""
+    number, n = arrays.T.dtype, wiring.n
+    mode, lanes = MODES["to_basis" if action == "unscaled" else action], simd.lanes(number.itemsize * 8)
+    few = max(2, lanes // 4) if n >= lanes else None  # below this a tile's lanes are mostly idle
+    alone = (n, mode, arrays.scaled, wiring.pairs, arrays.T, arrays.P, arrays.plain, arrays.diagonal)
+    made = list[Rows]()
+
+    def rows(x: int, y: int, count: int) -> int:
+        if few is None or count < few:
+            flags: int = cpu_pairs.run_vectors(x, y, count, *alone)
+            return flags
+        if not made:  # later, as its kernel takes a second to compile
+            made.append(_in_tiles(wiring, mode, arrays))
+        return made[0](x, y, count)
+
+    return rows
+
+
+def _in_tiles(wiring: Pairs, mode: int, arrays: _PairsArrays) -> Rows:
     number, n, diagonal, scaled = arrays.T.dtype, wiring.n, arrays.diagonal, arrays.scaled
-    mode = MODES["to_basis" if action == "unscaled" else action]
     order, joined, swapped = _joined(wiring)
     place = np.stack([swapped, ~swapped], 1).astype(np.int64)  # of the first coordinate, and of the second
     pairs, T, P = (np.take_along_axis(array[order], place, 1) for array in (wiring.pairs, arrays.T, arrays.P))
     plain = arrays.plain[order]
     joined = joined & ~plain & ~np.roll(plain, -1)
 
-    nothing, spare = tile(0, number), Spare(lambda: tile(n, number))
+    spare = Spare(lambda: tile(n, number))
 
     def rows(x: int, y: int, count: int) -> int:
-        room = nothing if count == 1 else spare.lend()
+        room = spare.lend()
         if count % room.shape[1]:  # as `tile` says
             room[:] = 0
-        flags: int = cpu_pairs.run(x, y, count, n, mode, scaled, pairs, T, P, plain, joined, diagonal, room)
-        if count > 1:
-            spare.give_back(room)
+        flags: int = cpu_pairs.run_tiles(
+            x, y, count, n, mode, scaled, pairs, T, P, plain, joined, diagonal, room
+        )
+        spare.give_back(room)
         return flags
 
     return rows

@@ -33,6 +33,8 @@ from swallowtail.kernels.cpu.jit import njit
 
 TO_BASIS, FROM_BASIS, SYMMETRIC = 0, 1, 2
 LINE = 64  # bytes
+inner = njit(inner=True, nogil=True)  # called from compiled code only
+inlined = njit(inner=True, inline="always", nogil=True)  # and compiled as a part of it
 READY, WINDOW = 64, 4096  # `join` looks at up to READY rotations that could be next, among the first WINDOW
 
 
@@ -41,7 +43,7 @@ def pack(cos, sin, pairs, fast, tiny_cos, tiny_scale, T, P, S, plain):
     """Fill the coefficients; a rotation is plain where the scales would leave the dtype's safe range."""
     S[:] = 1.0
     for k in range(len(pairs)):
-        i, j = pairs[k]
+        i, j = pairs[k, 0], pairs[k, 1]
         c, s = cos[k], sin[k]
         falls = abs(c) < tiny_cos or abs(S[i] * c) < tiny_scale or abs(S[j] * c) < tiny_scale
         plain[k] = not fast or falls
@@ -67,13 +69,18 @@ def join(pairs, n):
     for k in range(len(pairs)):
         ends[pairs[k, 0] + 1] += 1
         ends[pairs[k, 1] + 1] += 1
-    ends = np.cumsum(ends)
-    own, filled = np.empty(2 * len(pairs), np.int64), ends[:-1].copy()  # each coordinate's rotations
+    turn, filled = np.empty(n, np.int64), np.empty(n, np.int64)
+    for i in range(n):
+        ends[i + 1] += ends[i]
+        turn[i] = filled[i] = ends[i]
+    own, done = (
+        np.empty(2 * len(pairs), np.int64),
+        np.zeros(len(pairs), np.bool_),
+    )  # each coordinate's rotations
     for k in range(len(pairs)):
-        for c in pairs[k]:
+        for c in (pairs[k, 0], pairs[k, 1]):
             own[filled[c]] = k
             filled[c] += 1
-    turn, done = ends[:-1].copy(), np.zeros(len(pairs), np.bool_)
     order = np.empty(len(pairs), np.int64)
     joined, swapped = np.zeros(len(pairs), np.bool_), np.zeros(len(pairs), np.bool_)
     first = at = 0
@@ -82,7 +89,7 @@ def join(pairs, n):
             first += 1
         one, other, common, ready = first, -1, -1, 0  # the first that is not done could always be next
         for k in range(first, min(len(pairs), first + WINDOW)):
-            i, j = pairs[k]
+            i, j = pairs[k, 0], pairs[k, 1]
             if done[k] or own[turn[i]] != k or own[turn[j]] != k:
                 continue
             ready += 1
@@ -105,21 +112,27 @@ def join(pairs, n):
 
 
 @njit(nogil=True, cache=True)
-def run(x, y, count, n, mode, scaled, pairs, T, P, plain, joined, diagonal, tile):
-    """Y = Qᵀ X (TO_BASIS), Q X (FROM_BASIS) or Q D Qᵀ X (SYMMETRIC) on ``count`` rows of n numbers at addresses x, y.
+def run_vectors(x, y, count, n, mode, scaled, pairs, T, P, plain, diagonal):
+    """Y = Qᵀ X (TO_BASIS), Q X (FROM_BASIS) or Q D Qᵀ X (SYMMETRIC) on ``count`` rows of n numbers at addresses x, y,
+    one after another.
 
     Returns the flags raised.
     """
     clear_flags()
+    for v in range(count):
+        row = as_row(y + v * n * T.itemsize, n, T)
+        source = as_row(x + v * n * T.itemsize, n, T)
+        for i in range(n):  # row[:] = source takes seconds to compile, for the errors that it could raise
+            row[i] = source[i]
+        _run_vector(row, mode, scaled, pairs, T, P, plain, diagonal)
+    return raised_flags()
+
+
+@njit(nogil=True, cache=True)
+def run_tiles(x, y, count, n, mode, scaled, pairs, T, P, plain, joined, diagonal, tile):
+    """The same in tiles of vectors, for n of at least a register's numbers."""
+    clear_flags()
     size, width = tile.itemsize, tile.shape[1]
-    lanes = width // ROW_REGISTERS
-    few = max(2, lanes // 4)  # below this a tile's lanes are mostly idle; a single vector has no tile
-    if count < few or n < lanes:
-        for v in range(count):
-            row = as_row(y + v * n * size, n, tile)
-            row[:] = as_row(x + v * n * size, n, tile)
-            _run_vector(row, mode, scaled, pairs, T, P, plain, diagonal)
-        return raised_flags()
     lines = -(-min(width, count) * n * size // LINE)
     for v in range(0, count, width):
         last = min(count - v, width) - 1
@@ -196,7 +209,7 @@ def to_basis(pairs, T, P, plain, joined, tile, ahead):
         k, at, t = k + 1, at + 16, t + 2 * size
 
 
-@njit(nogil=True, cache=True)
+@inlined
 def _from_basis(pairs, T, P, plain, joined, tile, ahead):
     start, size, row = tile.ctypes.data, tile.itemsize, tile.shape[1] * tile.itemsize
     k = len(pairs) - 1
@@ -220,7 +233,7 @@ def _from_basis(pairs, T, P, plain, joined, tile, ahead):
         k, at, t = k - 1, at - 16, t - 2 * size
 
 
-@njit(nogil=True, cache=True)
+@inlined
 def _run_vector(z, mode, scaled, pairs, T, P, plain, diagonal):
     if mode != FROM_BASIS:
         for k in range(len(pairs)):
@@ -245,7 +258,7 @@ def _run_vector(z, mode, scaled, pairs, T, P, plain, diagonal):
                 z[pairs[k, 1]] = multiply_add(T[k, 0], a, b)
 
 
-@njit(nogil=True, cache=True)
+@inner
 def _move(into_tile, batch, n, last, tile, factors):
     """Transpose up to ROW_REGISTERS groups of W vectors into, or out of, the tile, features times the ``factors`` at
     that address, unless it is 0. Needs n ≥ W.

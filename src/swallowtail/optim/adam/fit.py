@@ -133,7 +133,7 @@ def _fit_pairs(state: State, side: Side, n: int, depth: int | None) -> None:
         Z = state[side.sketch].flatten(0, 1)
         A = (Z.mT @ Z).double().cpu().numpy()
     least = LEAST_WEIGHT * float(np.square(np.diag(A)).sum())
-    pairs, angles = parallel_jacobi(A, most_pairs(n, depth), THRESHOLD, MATRIX, 0.0, least)
+    pairs, angles = parallel_jacobi(A, most_pairs(n, depth), THRESHOLD, MATRIX, 0.0, least, 0)
     wiring, theta = layered(n, pairs, angles)
     state[side.angles].zero_()[: len(theta)] = torch.from_numpy(theta)
     state[side.pairs].fill_(NO_PAIR)[: len(theta)] = torch.from_numpy(wiring.pairs.copy())

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy
 import torch
-from scipy.optimize import OptimizeResult, OptimizeWarning, approx_fprime
-from scipy.sparse.linalg import LinearOperator
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
@@ -46,7 +45,7 @@ def minimize_givens(
     gate_decay: float = 0.9,
     disp: bool = False,
     **unknown: Any,
-) -> OptimizeResult:
+) -> scipy.optimize.OptimizeResult:
     """L-BFGS with a learned H₀ (see `GivensLBFGS`) in float64, called through SciPy:
 
         scipy.optimize.minimize(fun, x0, jac=True, method=swallowtail.optim.minimize_givens)
@@ -71,7 +70,11 @@ def minimize_givens(
     [1.0, 1.0, 1.0]
     """
     if unknown:
-        warnings.warn(f"Unknown solver options: {', '.join(sorted(unknown))}", OptimizeWarning, stacklevel=3)
+        warnings.warn(
+            f"Unknown solver options: {', '.join(sorted(unknown))}",
+            scipy.optimize.OptimizeWarning,
+            stacklevel=3,
+        )
     if bounds is not None or np.size(constraints):
         raise ArgumentError(
             "", "neither bounds nor constraints", "some", "try method='L-BFGS-B' or 'SLSQP' for these"
@@ -103,7 +106,7 @@ def minimize_givens(
     message = outcome.status.message
     if disp:
         print(f"{message}: f = {end.f:g} after {n_iterations} iterations, {n_evaluations} evaluations")
-    return OptimizeResult(
+    return scipy.optimize.OptimizeResult(
         x=end.x.numpy(),
         fun=end.f,
         jac=end.gradient.numpy(),
@@ -113,24 +116,19 @@ def minimize_givens(
         status=int(outcome.status),
         success=outcome.status.converged,
         message=message,
-        hess_inv=InverseHessian(memory, settings),
+        hess_inv=_inverse_hessian(memory, settings),
     )
 
 
-class InverseHessian(LinearOperator):
+def _inverse_hessian(memory: Memory, settings: Settings) -> scipy.sparse.linalg.LinearOperator:
     """The L-BFGS approximation of the inverse Hessian, over H₀ = γ Q D⁻¹ Qᵀ, as it was at the end."""
+    kept, n = {key: value.clone() for key, value in memory.items()}, memory["steps"].shape[1]
 
-    def __init__(self, memory: Memory, settings: Settings) -> None:
-        self._memory = {key: value.clone() for key, value in memory.items()}
-        self._settings = settings
-        n = memory["steps"].shape[1]
-        super().__init__(np.dtype(np.float64), (n, n))
+    def product(x: Any) -> Any:
+        return direction(kept, torch.from_numpy(np.array(x, np.float64).ravel()), settings).numpy()
 
-    def _matvec(self, x: Any) -> Any:
-        vector = torch.from_numpy(np.array(x, np.float64).ravel())
-        return direction(self._memory, vector, self._settings).numpy()
-
-    _rmatvec = _matvec  # it is symmetric
+    # It is symmetric.
+    return scipy.sparse.linalg.LinearOperator((n, n), matvec=product, rmatvec=product, dtype=np.float64)
 
 
 class _Objective:
@@ -150,7 +148,7 @@ class _Objective:
             value, slope = self.fun(x, *self.args), self.jac(x, *self.args)
         else:
             value = self.fun(x, *self.args)
-            slope = approx_fprime(x, self.fun, DIFFERENCE, *self.args)
+            slope = scipy.optimize.approx_fprime(x, self.fun, DIFFERENCE, *self.args)
             self.n_evaluations += len(x)
         if value is None or np.size(value) != 1:
             raise ArgumentError(
@@ -171,7 +169,7 @@ def _stopper(callback: Callable[..., Any] | None) -> Callable[[torch.Tensor, flo
     def stop(x: torch.Tensor, f: float) -> bool:
         try:
             if by_name:
-                callback(intermediate_result=OptimizeResult(x=x.numpy().copy(), fun=f))
+                callback(intermediate_result=scipy.optimize.OptimizeResult(x=x.numpy().copy(), fun=f))
             else:
                 callback(x.numpy().copy())
         except StopIteration:

@@ -1,0 +1,213 @@
+"""swallowtail fit, swallowtail fit-rotation."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from swallowtail import checks
+from swallowtail.cli.files import (
+    READS,
+    STANDARD,
+    check_outputs,
+    keep,
+    read_array,
+    write_array,
+    write_standard,
+)
+from swallowtail.cli.options import budget_of, check_plot
+from swallowtail.cli.render import in_options
+from swallowtail.errors import ArgumentError
+from swallowtail.fitting import request
+
+# "products" is not among them: a file has entries, and of a large sparse one "auto" takes products.
+METHODS = tuple(method for method in request.METHODS["symmetric"] if method != "products")
+OUTPUTS = (".safetensors", ".npy", ".csv", ".txt", ".json")
+LINES = 10.0  # seconds between two lines of progress where no terminal shows a bar
+
+
+def add_commands(commands: Any) -> None:
+    """Add both commands to the parser."""
+    fit = commands.add_parser("fit", help="fit a symmetric matrix", description=f"Reads {READS}.")
+    fit.add_argument("matrix", type=Path, help="the file, or - for what is piped in")
+    fit.add_argument(
+        "--samples", action="store_true", help="the file has samples as rows: fit their covariance"
+    )
+    _add_shared(fit, METHODS)
+    fit.add_argument(
+        "--budget",
+        metavar="UNIT[:AMOUNT]",
+        help="what the operator may cost, such as floats:4704: floats, bytes, multiply_adds or time (seconds of a "
+        "product with 256 vectors); without an amount, as much as the default rotations cost",
+    )
+    fit.add_argument("--target", choices=request.TARGETS, default="matrix")
+    fit.add_argument("--symmetrize", action="store_true", help="fit (H + Hᵀ)/2")
+    fit.set_defaults(run=_fit)
+    rotation = commands.add_parser(
+        "fit-rotation", help="fit an orthogonal matrix", description=f"Reads {READS}."
+    )
+    rotation.add_argument("matrix", type=Path, help="the file, or - for what is piped in")
+    _add_shared(rotation, request.METHODS["rotation"])
+    rotation.set_defaults(run=_fit_rotation)
+
+
+def _add_shared(fit: argparse.ArgumentParser, methods: tuple[str, ...]) -> None:
+    fit.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        action="append",
+        default=[],
+        help="where to save; may be given more than once. .safetensors: the operator. .npy, .csv, .txt: its matrix. "
+        ".json: what is printed, as numbers. -: the operator to a pipe",
+    )
+    fit.add_argument("--rotations", type=int, metavar="K", help="how many; default n⌈lg n⌉/2 · depth")
+    fit.add_argument(
+        "--angle",
+        type=float,
+        metavar="DEGREES",
+        help="stop at this quality, with as few rotations as it takes; --rotations is then the most there may be",
+    )
+    fit.add_argument("--depth", type=int, default=1)
+    fit.add_argument("--wiring", choices=("auto", "butterfly", "pairs", "grouped"), default="auto")
+    fit.add_argument("--method", choices=methods, default="auto")
+    fit.add_argument("--effort", choices=request.EFFORTS, default="default")
+    fit.add_argument("--seconds", type=float, help="stop then, keep the best so far")
+    fit.add_argument("--checkpoint", type=Path, help="continue from this file after Ctrl-C or a kill")
+    fit.add_argument("--seed", type=int, default=0)
+    fit.add_argument("--plot", type=Path, help="draw history and spectrum to this file")
+    fit.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def _fit(options: argparse.Namespace) -> int:
+    from swallowtail import fit_symmetric
+
+    budget = None if options.budget is None else budget_of(options.budget)
+    more = {"target": options.target, "symmetrize": options.symmetrize, "budget": budget}
+    return _run(options, partial(fit_symmetric, **more))
+
+
+def _fit_rotation(options: argparse.Namespace) -> int:
+    from swallowtail import fit_rotation
+
+    options.samples = False
+    return _run(options, fit_rotation)
+
+
+def _run(options: argparse.Namespace, fit: Callable[..., Any]) -> int:
+    """Read, fit, save and print; returns the exit code."""
+    checks.integer("--seed", options.seed, at_least=0)
+    check_outputs("--output", options.output, OUTPUTS, options.matrix)
+    if options.plot is not None:
+        check_plot(options.plot)
+    if options.checkpoint is not None:
+        check_outputs("--checkpoint", [options.checkpoint], (), options.matrix, *options.output)
+    matrix = read_array(options.matrix)
+    watched = sys.stderr.isatty()
+    try:
+        result = fit(
+            _covariance(matrix) if options.samples else matrix,
+            n_rotations=options.rotations,
+            target_angle=options.angle,
+            depth=options.depth,
+            wiring=options.wiring,
+            method=options.method,
+            effort=options.effort,
+            max_seconds=options.seconds,
+            checkpoint=options.checkpoint,
+            seed=options.seed,
+            progress=watched and not options.quiet,
+            callback=None if watched or options.quiet else _Lines(),
+        )
+    except KeyboardInterrupt:  # the second Ctrl-C: they want no result
+        return _interrupted(options.checkpoint)
+    # The operator first: neither a full disk nor a closed pipe may cost the work.
+    kept = {path: keep(path, partial(_save, result)) for path in options.output if path != STANDARD}
+    print_text = partial(print, file=sys.stderr if STANDARD in options.output else sys.stdout)
+    print_text(in_options(str(result)))
+    for path, there in kept.items():
+        if there:
+            print_text(f"saved to {path}")
+    if options.plot is not None:
+        result.plot(options.plot)
+        print_text(f"plot in {options.plot}")
+    if STANDARD in options.output:
+        write_standard(partial(_save, result), ".safetensors")
+    if result.status == "interrupted":
+        return _interrupted(options.checkpoint)
+    return 0 if all(kept.values()) else 1
+
+
+def _covariance(samples: Any) -> np.ndarray:  # shape: (n, n)
+    """The covariance of rows."""
+    rows = samples.toarray() if hasattr(samples, "toarray") else np.asarray(samples)
+    if rows.ndim != 2 or len(rows) < 2:
+        raise ArgumentError("--samples", "two or more rows of numbers", f"shape {rows.shape}")
+    checks.fits_in_memory("their covariance", 8 * rows.shape[1] ** 2)
+    return np.atleast_2d(np.cov(rows, rowvar=False))
+
+
+def _save(result: Any, path: Path) -> None:
+    """The operator, its matrix, or the numbers of a fit, by the file's ending."""
+    from swallowtail import save
+
+    if path.suffix == ".safetensors":
+        save(result.operator, path)
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(_summary(result), indent=1, ensure_ascii=False) + "\n")
+    else:
+        write_array(path, result.operator.to_dense().numpy())
+
+
+def _summary(result: Any) -> dict[str, Any]:
+    low, high = result.angle_estimate[1:]
+    return {
+        "method": result.method,
+        "status": result.status,
+        "n": result.operator.n,
+        "angle": result.angle,
+        "angle_interval": [low, high],
+        "relative_error": result.relative_error,
+        "floats": result.floats,
+        "bytes": result.bytes,
+        "multiply_adds": result.operator.multiply_adds,
+        "seconds": result.seconds,
+        "products": result.n_products,
+        "rivals": [dataclasses.asdict(rival) for rival in result.rivals],
+        "message": result.message,
+    }
+
+
+class _Lines:
+    """Progress for a log: a line now and then."""
+
+    def __init__(self) -> None:
+        self.begin = self.last = time.perf_counter()
+
+    def __call__(self, stage: str, rotations: int, objective: float) -> None:
+        now = time.perf_counter()
+        if now - self.last >= LINES:
+            self.last = now
+            text = f"swallowtail: {now - self.begin:.0f} s, {stage}, {rotations} rotations"
+            print(text, file=sys.stderr, flush=True)
+
+
+def _interrupted(checkpoint: Path | None) -> int:
+    """Say how to continue; returns the exit code."""
+    if checkpoint is None:
+        hint = "a fit with --checkpoint FILE could be continued"
+    elif checkpoint.is_file():
+        hint = f"the same command continues from {checkpoint}"
+    else:  # too early, or a method that keeps no states
+        hint = f"there was nothing to keep in {checkpoint} yet, so the same command begins again"
+    print(f"swallowtail: interrupted; {hint}", file=sys.stderr)
+    return 130
