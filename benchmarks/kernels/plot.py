@@ -78,8 +78,8 @@ def table() -> None:
         "CUDA graph (captured), and by torch.compile (compiled). compiled training: the same on 2^26 numbers.",
         "- one vector: a batch of one. threads: the same product on one thread and on more.",
         "",
-        "The H200's rows of 2026-11-15 are older than its kernels for whole-range products. Rows of Q x in half precision",
-        "from that day are left out: tensor cores do it now, and have yet to be measured by this benchmark.",
+        "The H200's rows of 2026-11-15 are older than its kernels for numbers of any size. That day's rows of Q x",
+        "in half precision are left out: tensor cores do it now, and have yet to be measured by this benchmark.",
         "bf16 training at n = 256 and 512 was measured before its launches were recorded.",
         "",
     ]
