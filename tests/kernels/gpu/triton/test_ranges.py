@@ -19,7 +19,7 @@ from swallowtail.wiring import Butterfly
 
 STEP = 2.0**-149  # between subnormal numbers
 LARGEST = torch.finfo(torch.float32).max
-WIRINGS = [Butterfly(6, 3), Butterfly(64, 4, reverse=True), Butterfly(100)]
+WIRINGS = [Butterfly(6, 3), Butterfly(16, 4, reverse=True), Butterfly(100)]
 LONG = [
     pytest.param(Butterfly(n), marks=needs_gluon) for n in (600, 1024, 4096, 9000)
 ]  # minutes in the interpreter
