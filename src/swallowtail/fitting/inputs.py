@@ -16,25 +16,31 @@ from swallowtail.fitting.properties import Property, Symmetric, square
 from swallowtail.metrics import as_product
 
 DENSE_SPARSE = 4096  # a sparse matrix up to this n is fitted from its entries: n² numbers are 128 MiB
+ON_A_GPU = (
+    512  # from this n on a matrix on a GPU is fitted there; below, a CPU is as fast and tries more forms
+)
 READ_OFF = 1024  # up to this n a matrix is read off entirely, with n products, unless max_products forbids
 
 
 @dataclass
 class Problem:
-    """What is to be fitted. ``dense``, ``product`` or ``samples`` is set; the rest describes the caller's numbers."""
+    """What is to be fitted: one of ``dense``, ``product``, ``samples``, ``tensor``; the rest describes the numbers."""
 
     n: int
     dense: np.ndarray | None = None  # float64
     product: Callable[[np.ndarray], np.ndarray] | None = None  # (n, k) → (n, k), float64
     samples: tuple[np.ndarray, np.ndarray] | None = None  # X and Y, shape: (n, m)
     sparse: Any = None  # the CSR matrix, if that is what came
+    tensor: torch.Tensor | None = None  # the entries, where they are fitted on the device they lie on
     dtype: torch.dtype = torch.float64
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     n_products: int = 0
 
 
-def as_problem(source: Any, n: int | None, kind: Property, max_products: int | None) -> Problem:
-    """See `fit_symmetric` and `fit_rotation` for what ``source`` may be."""
+def as_problem(
+    source: Any, n: int | None, kind: Property, max_products: int | None, stay: bool = False
+) -> Problem:
+    """See `fit_symmetric` and `fit_rotation` for what ``source`` may be; with ``stay`` entries on a GPU stay there."""
     if hasattr(source, "columns") and hasattr(source, "to_numpy"):
         source = _of_frame(kind.letter, source)
     if isinstance(source, (tuple, list)) and len(source) == 2 and all(hasattr(p, "shape") for p in source):
@@ -43,6 +49,8 @@ def as_problem(source: Any, n: int | None, kind: Property, max_products: int | N
         isinstance(source, torch.Tensor) and source.layout is not torch.strided
     ):
         problem, like = _sparse(source, kind), source
+    elif stay and isinstance(source, torch.Tensor) and on_a_gpu(source) and isinstance(kind, Symmetric):
+        problem, like = Problem(len(source), tensor=kind.on_device(source.detach())), source
     elif isinstance(source, (torch.Tensor, np.ndarray, list, tuple)):
         dense = kind.matrix(_float64(kind.letter, source), _eps(source))
         problem, like = Problem(len(dense), dense=dense), source
@@ -64,6 +72,11 @@ def _of_frame(letter: str, frame: Any) -> np.ndarray:
             letter, "numbers in every column of the DataFrame", got, "leave those columns out"
         )
     return np.asarray(frame.to_numpy(), dtype=np.float64)
+
+
+def on_a_gpu(H: torch.Tensor) -> bool:
+    """Whether it lies on one, and is a matrix large enough for it."""
+    return H.is_cuda and H.ndim == 2 and H.shape[0] >= ON_A_GPU
 
 
 def _samples(source: Any, kind: Property) -> Problem:

@@ -11,9 +11,12 @@ from collections.abc import Callable
 
 import numpy as np
 import scipy
+import torch
 
+from swallowtail import checks
 from swallowtail.errors import ArgumentError
 
+ROWS_CHECKED = 1024  # of a matrix on a GPU at a time: a difference takes memory
 INVERTED = 256  # columns of an inverse between two reports of progress
 READ_EIGENVALUES = 1024  # up to this n an error names the eigenvalues themselves, beyond that estimates
 POWERS = 30  # iterations for a norm
@@ -61,6 +64,19 @@ class Symmetric(Property):
         if difference > 32 * eps * largest * max(1.0, np.sqrt(len(dense)) / 8) and not self.symmetrize:
             self.refuse(difference, f" (largest entry {largest:.3g})")
         return np.ascontiguousarray((dense + dense.T) / 2)
+
+    def on_device(self, H: torch.Tensor) -> torch.Tensor:  # shape: (n, n)
+        """The entries, float32 or float64, checked and made symmetric where they lie."""
+        eps = torch.finfo(checks.real_dtype("H", checks.as_tensor("H", H).dtype)).eps
+        square("H", tuple(H.shape))
+        H = H if H.dtype in (torch.float32, torch.float64) else H.float()
+        checks.finite("H", H)
+        blocks = [slice(k, k + ROWS_CHECKED) for k in range(0, len(H), ROWS_CHECKED)]
+        difference = max(float((H[rows] - H[:, rows].T).abs().max()) for rows in blocks)
+        largest = max(float(H.max()), -float(H.min()))
+        if difference > 32 * eps * largest * max(1.0, len(H) ** 0.5 / 8) and not self.symmetrize:
+            self.refuse(difference, f" (largest entry {largest:.3g})")
+        return H.contiguous() if difference == 0.0 else (0.5 * (H + H.T)).contiguous()
 
     def refuse(self, difference: float, more: str = "") -> None:
         """Raise the error for entries ``difference`` apart from their mirror images."""

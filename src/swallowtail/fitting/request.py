@@ -111,6 +111,13 @@ class Request:
         """f, where the target is f(H) and not H itself."""
         return spectral_function(self.target)
 
+    @property
+    def fits_on_a_device(self) -> bool:
+        """Whether a matrix on a GPU can be fitted there: on chosen pairs, close to H itself."""
+        plain = self.target == "matrix" and self.budget is None and self.target_angle is None
+        pairs = self.method in ("auto", "pairs") and self.wiring in ("auto", *CHOSEN)
+        return plain and pairs and self.checkpoint is None
+
     def _check_budget(self) -> None:
         """Whether the budget is one, and goes together with the rest."""
         Budget.parse(self.budget)

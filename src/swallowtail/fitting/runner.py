@@ -18,6 +18,7 @@ from swallowtail.fitting.checkpoint import Checkpoint
 from swallowtail.fitting.core.factor import Factor
 from swallowtail.fitting.core.product import FLOOR, flat_pairs
 from swallowtail.fitting.core.records import History, Stop
+from swallowtail.fitting.device_route import by_device
 from swallowtail.fitting.forms.base import Family, Forms, Job, in_groups
 from swallowtail.fitting.forms.orthogonal import OrthogonalForms, determinant_signs, orthogonal_operator
 from swallowtail.fitting.forms.symmetric import SymmetricForms, symmetric_operator
@@ -42,7 +43,7 @@ HELD_OUT = 64  # products kept for the quality estimate of a rotation when their
 def run(source: Any, n: int | None, kind: Property, request: Request) -> FitResult:
     """Fit ``source``, which has the property ``kind``, as ``request`` asks."""
     with Watch(request.progress, request.max_seconds, callback=request.callback) as watch:
-        problem = as_problem(source, n, kind, request.max_products)
+        problem = as_problem(source, n, kind, request.max_products, request.fits_on_a_device)
         method = _method(problem, kind, request)
         request.check_wiring(problem.n, method)
         budget = request.most_rotations(problem.n)
@@ -55,6 +56,8 @@ def run(source: Any, n: int | None, kind: Property, request: Request) -> FitResu
         job = Job(request, problem, budget, watch, saved, prices, family)
         if method == "sgd":
             result = _by_sgd(job)
+        elif problem.tensor is not None:
+            result = _result(job, *by_device(job))
         elif problem.dense is None:
             found = by_products(job)
             result = _result(job, *found)
@@ -79,7 +82,7 @@ def _family(request: Request, prices: Prices, n_rotations: int) -> Family:
 
 def _method(problem: Problem, kind: Property, request: Request) -> str:
     """The method, once it is known what there is to work with."""
-    entries, target = problem.dense is not None, request.target
+    entries, target = problem.dense is not None or problem.tensor is not None, request.target
     if request.method == "hybrid" and request.budget is None and not (entries and target == "matrix"):
         expected = "the entries of H and target='matrix' for method='hybrid'"
         raise ArgumentError(

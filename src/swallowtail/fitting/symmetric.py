@@ -40,9 +40,10 @@ def fit_symmetric(
     """Fit H ≈ Q D Qᵀ with Q a product of ``n_rotations`` Givens rotations.
 
     Args:
-        H: a dense tensor, array or DataFrame (its names do not matter); a scipy sparse matrix; anything with ``@`` on
-            columns (a scipy LinearOperator, an operator of linear_operator, curvlinops, PyLops, or of this package); a
-            function of columns, NumPy (n, k) in float64; or a tuple of samples (X, Y = HX), each (n, m).
+        H: a dense tensor, array or DataFrame (its names do not matter); a matrix on a GPU is fitted there, on chosen
+            pairs, from n = 512 on; a scipy sparse matrix; anything with ``@`` on columns (a scipy LinearOperator, an
+            operator of linear_operator, curvlinops, PyLops, or of this package); a function of columns, NumPy (n, k)
+            in float64; or a tuple of samples (X, Y = HX), each (n, m).
         n: dimension, needed for a plain function.
         n_rotations: the number of rotations K; by default n⌈lg n⌉/2 · depth, the paper's.
         budget: what the operator may cost, in your own unit: "floats" stored, "bytes", "multiply_adds" of a product, or
@@ -89,7 +90,7 @@ def fit_symmetric(
 
     Returns:
         A `FitResult`; ``print`` it to see the plain rivals beside the fit. Its operator has H's dtype (float64 for
-        lists, functions and whole numbers) and device; the arithmetic of the fit is float64.
+        lists, functions and whole numbers) and device; the arithmetic of the fit is float64, on a GPU H's own.
 
     Raises:
         ArgumentError: an argument of the wrong kind or out of its range, numbers that are not finite, a matrix that is

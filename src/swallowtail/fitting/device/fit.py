@@ -1,0 +1,72 @@
+"""`methods.pairs.fit_pairs` for a matrix on a device: the same search, with every O(n²) step where the matrix lies."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from swallowtail.fitting.core.product import flat_pairs, layered
+from swallowtail.fitting.core.records import Callback, DenseFit
+from swallowtail.fitting.core.search import search_pairs
+from swallowtail.fitting.device.objective import DeviceObjective
+from swallowtail.fitting.device.walks import Steps, rotate
+from swallowtail.fitting.methods.pairs import EFFORTS
+
+CYCLES, AT = 6.0, 784 * 3920  # prune-and-regrow cycles by default at this n·K: half a second on an H200
+
+
+class DeviceFit(NamedTuple):
+    """H ≈ Q D Qᵀ, and the objective, with which H and Q can be multiplied on the device."""
+
+    found: DenseFit
+    objective: DeviceObjective
+
+    def product(self, X: Tensor) -> Tensor:  # shape: (n, k)
+        """Q D Qᵀ X, in the precision of the objective."""
+        wiring, angles, d = self.found.wiring, self.found.angles, torch.from_numpy(self.found.eigenvalues)
+        steps = Steps.of(wiring.n, flat_pairs(wiring), X.device)
+        c, s = steps.coefficients(angles, X.dtype)
+        Y = X.clone(memory_format=torch.contiguous_format)
+        rotate(Y, steps, c, s)
+        Y *= d.to(X.device, X.dtype)[:, None]
+        rotate(Y, steps, c, s, back=True)
+        return Y
+
+
+def fit_on_device(
+    H: Tensor,
+    n_rotations: int,
+    *,
+    effort: str = "default",
+    cycles: int | None = None,
+    finish: int | None = None,
+    seed: int = 0,
+    callback: Callback | None = None,
+) -> DeviceFit:
+    """Fit H ≈ Q D Qᵀ with ``n_rotations`` rotations on pairs chosen from H, where H lies.
+
+    Args:
+        H: symmetric, shape (n, n); half precision is fitted in float32.
+        n_rotations, effort, cycles, finish, seed, callback: as in `methods.pairs.fit_pairs`.
+
+    Returns:
+        As `methods.pairs.fit_pairs`, K + n numbers on the host.
+    """
+    objective = DeviceObjective(H if H.dtype == torch.float64 else H.float())
+    if cycles is None:
+        # A cycle waits for the device rather than for its arithmetic: it takes about as long as the root of n·K.
+        affordable = CYCLES * (AT / (objective.n * max(n_rotations, 1))) ** 0.5
+        cycles = round(EFFORTS[effort].cycles * affordable)
+    search = search_pairs(
+        objective,
+        n_rotations,
+        cycles=cycles,
+        finish=EFFORTS[effort].finish if finish is None else finish,
+        seed=seed,
+        callback=callback,
+    )
+    wiring, angles = layered(objective.n, search.pairs, search.angles)
+    d = objective.eigenvalues(search.pairs, search.angles)
+    return DeviceFit(DenseFit(wiring, angles, d, search.history), objective)

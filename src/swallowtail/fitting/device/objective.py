@@ -1,0 +1,136 @@
+"""‖H − QDQᵀ‖²_F / ‖H‖²_F for an H that lies on a device: all that `core.search` asks of an objective."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from swallowtail.fitting.core.curvature import LEAST
+from swallowtail.fitting.core.objectives import NEWTON_SHARE, Smooth, place
+from swallowtail.fitting.core.product import MATRIX
+from swallowtail.fitting.device.growth import Residual, conjugated, grow_layers, newton_layers
+from swallowtail.fitting.device.polish import Evaluate, lbfgs
+from swallowtail.fitting.device.walks import DERIVATIVES, GRADIENT, Steps, rotate, walk_back
+
+# A squared relative error that is rounding, by the precision of the entries.
+ROUNDING = {torch.float32: 1e-11, torch.float64: 1e-15}
+LARGEST_THRESHOLD = (
+    0.2  # of regrowth: at 1, a layer is one rotation, and a layer takes 0.2 ms whatever it has
+)
+
+
+class DeviceObjective(Smooth):
+    """The target "matrix" on one symmetric matrix, where it lies.
+
+    Entries and products have H's precision, float32 or float64. Sums over columns are float64.
+
+    Args:
+        H: symmetric, shape (n, n), float32 or float64; it is not changed.
+    """
+
+    def __init__(self, H: Tensor) -> None:
+        largest = max(float(H.max()), -float(H.min()))
+        self.scale = float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
+        self.H = H if self.scale == 1.0 else H / self.scale
+        self.n, self.target, self.floor = len(H), MATRIX, 0.0
+        self.norm2 = float(torch.linalg.vector_norm(self.H, dtype=torch.float64)) ** 2 or 1.0
+        self.unit, self.constant, self.rounding = self.norm2, 1.0, ROUNDING[H.dtype]
+
+    def residual(self, pairs: np.ndarray, angles: np.ndarray) -> Any:
+        return Residual.of(conjugated(self.H, pairs, angles))
+
+    def of_residual(self, A: Any) -> float:
+        d = A.diagonal.double()
+        return 1.0 - float(d @ d) / self.norm2
+
+    def grow(self, A: Any, count: int, threshold: float, enough: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        return grow_layers(A, count, threshold, 1e-16 * self.rounding * self.norm2, enough)
+
+    def regrow(
+        self,
+        pairs: np.ndarray,
+        angles: np.ndarray,
+        count: int,
+        threshold: float,
+        generator: np.random.Generator,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        at, threshold = place(len(pairs), generator), min(threshold, LARGEST_THRESHOLD)
+        if at < len(pairs):
+            M, B = conjugated(self.H, pairs[:at], angles[:at]), self._product(pairs[at:], angles[at:])
+            layers = max(1, int(NEWTON_SHARE * len(pairs) / self.n**2))
+            more, by = newton_layers(M, B, count, layers, threshold)
+            pairs = np.concatenate([pairs[:at], more, pairs[at:]])
+            angles, count = np.concatenate([angles[:at], by, angles[at:]]), count - len(by)
+        if count > 0:
+            more, by = self.grow(self.residual(pairs, angles), count, threshold)
+            pairs, angles = np.concatenate([pairs, more]), np.concatenate([angles, by])
+        return pairs, angles
+
+    def _product(self, pairs: np.ndarray, angles: np.ndarray) -> Tensor:  # shape: (n, n)
+        """Q itself."""
+        Q = torch.eye(self.n, dtype=self.H.dtype, device=self.H.device)
+        steps = Steps.of(self.n, pairs, Q.device)
+        rotate(Q, steps, *steps.coefficients(angles, Q.dtype), back=True)
+        return Q
+
+    def removal_losses(self, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:
+        steps = Steps.of(self.n, pairs, self.H.device)
+        _, sums = self._sums(steps, angles, DERIVATIVES)
+        block = sums[3:6].to(self.H.dtype).contiguous()
+        _, sums = self._sums(steps, angles, GRADIENT, block)
+        return np.asarray(sums[0, steps.place].cpu().numpy()) / self.unit
+
+    def eigenvalues(self, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:  # shape: (n,)
+        """The best D for this Q: diag(QᵀHQ)."""
+        d = conjugated(self.H, pairs, angles).diagonal()
+        return np.asarray(d.double().cpu().numpy()) * self.scale
+
+    def __call__(self, pairs: np.ndarray, angles: np.ndarray) -> tuple[float, np.ndarray]:
+        steps = Steps.of(self.n, pairs, self.H.device)
+        value, gradient = self._evaluate(steps)(torch.from_numpy(angles).to(self.H.device))
+        return float(value), np.asarray(gradient.cpu().numpy())
+
+    def polish(
+        self,
+        pairs: np.ndarray,
+        angles: np.ndarray,
+        max_iterations: int = 200,
+        tolerance: float = 1e-6,
+        report: Callable[[np.ndarray, float], None] | None = None,
+        scaled: bool = True,
+    ) -> tuple[np.ndarray, float]:
+        if len(angles) == 0:
+            return angles, self.of_residual(self.residual(pairs, angles))
+        x = torch.from_numpy(np.array(angles, np.float64)).to(self.H.device)
+        steps = Steps.of(self.n, pairs, self.H.device)
+        value, sums = self._sums(steps, x, DERIVATIVES)
+        wedge, steep, along, mii, mij, mjj, xx, xy, yy = sums[:, steps.place]
+        bends = (4.0 * steep + 2.0 * (mii * yy - 2.0 * mij * xy + mjj * xx - along)).abs()
+        scale = self.unit / torch.clamp(bends, min=LEAST * float(bends.max()) + 1e-300)
+        start = x, 1.0 - float(value) / self.unit, wedge * (-2.0 / self.unit)
+        x, f = lbfgs(self._evaluate(steps), *start, scale, max_iterations, tolerance, report)
+        return np.asarray(x.cpu().numpy()), f
+
+    def _evaluate(self, steps: Steps) -> Evaluate:
+        def evaluate(x: Tensor) -> tuple[Tensor, Tensor]:
+            value, sums = self._sums(steps, x, GRADIENT)
+            return 1.0 - value / self.unit, sums[0, steps.place] * (-2.0 / self.unit)
+
+        return evaluate
+
+    def _sums(
+        self, steps: Steps, angles: np.ndarray | Tensor, sums: int, block: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Σ dₖ² and the sums per rotation."""
+        c, s = steps.coefficients(angles, self.H.dtype)
+        V = self.H.clone()
+        rotate(V, steps, c, s)
+        V = V.T.contiguous()
+        rotate(V, steps, c, s)
+        d = V.diagonal().contiguous()
+        found = walk_back(V, torch.eye(self.n, dtype=V.dtype, device=V.device), d, steps, c, s, sums, block)
+        return d.double() @ d.double(), found

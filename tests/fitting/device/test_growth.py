@@ -1,0 +1,59 @@
+"""Growth on a device chooses what the compiled core chooses."""
+
+import numpy as np
+import pytest
+import torch
+
+from swallowtail.datasets import grid_kernel, random_orthogonal, random_symmetric
+from swallowtail.fitting.core.groups import together
+from swallowtail.fitting.core.growth import parallel_jacobi
+from swallowtail.fitting.core.newton import newton_rotations
+from swallowtail.fitting.core.product import MATRIX
+from swallowtail.fitting.device import growth
+from swallowtail.fitting.device.growth import Residual, conjugated, grow_layers, newton_layers
+
+H = random_symmetric(40, 8, 0)
+
+
+@pytest.mark.parametrize(("threshold", "count", "enough"), [(0.1, 90, 0), (0.1, 90, 20), (1.0, 25, 0)])
+def test_layers_are_those_of_the_core(threshold, count, enough, monkeypatch):
+    monkeypatch.setattr(growth, "TIES", 0.0)
+    A, B = H.copy(), Residual.of(torch.from_numpy(H.copy()))
+    pairs, angles = parallel_jacobi(A, count, threshold, MATRIX, 0.0, 0.0, enough)
+    got, by = grow_layers(B, count, threshold, 0.0, enough)
+    np.testing.assert_array_equal(got, pairs)
+    np.testing.assert_allclose(by, angles, atol=1e-10)
+    np.testing.assert_allclose(B.rest + torch.diag(B.diagonal), A, atol=1e-10)
+    np.testing.assert_allclose(conjugated(torch.from_numpy(H), pairs, angles), A, atol=1e-10)
+
+
+def test_equal_entries_are_shared_out():
+    """On a grid every row has four largest entries: choosing them mutually leaves less, in fewer layers."""
+    kernel, left = torch.from_numpy(grid_kernel((12, 12), "exponential", 4.0, scramble=1)), []
+    for ties in (0.0, growth.TIES):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(growth, "TIES", ties)
+            A = Residual.of(kernel.clone())
+            grow_layers(A, 400, 0.1, 0.0)
+        left.append(float(A.rest.square().sum()))
+    assert left[1] < 0.97 * left[0]
+    i = torch.arange(50, dtype=torch.int32)
+    pairs = growth.favour(i[:, None], i)
+    np.testing.assert_array_equal(pairs, pairs.T)
+    assert pairs.unique().numel() > 600
+
+
+def test_a_diagonal_matrix_needs_none():
+    pairs, angles = grow_layers(Residual.of(torch.diag(torch.arange(5.0))), 9, 0.1, 0.0)
+    assert pairs.shape == (0, 2)
+    assert angles.shape == (0,)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_newton_layers_are_those_of_the_core(layers):
+    B = random_orthogonal(40, 1)
+    pairs, angles = newton_rotations(H.copy(), B, 30, layers, 0.1, MATRIX, 0.0, *together(40), 40)
+    got, by = newton_layers(torch.from_numpy(H.copy()), torch.from_numpy(B), 30, layers, 0.1)
+    signs = [np.where(p[:, 0] < p[:, 1], 1.0, -1.0) for p in (pairs, got)]  # (i, j) by θ is (j, i) by −θ
+    np.testing.assert_array_equal(np.sort(got, axis=1), np.sort(pairs, axis=1))
+    np.testing.assert_allclose(by * signs[1], angles * signs[0], rtol=1e-4)
