@@ -29,7 +29,11 @@ METHODS: dict[str, tuple[Make, str]] = {
     "Adam, foreach": (lambda p: torch.optim.Adam(p, 1e-3, foreach=True), "highest"),
     "Adam, fused": (lambda p: torch.optim.Adam(p, 1e-3, fused=True), "highest"),
     "GivensAdam": (lambda p: GivensAdam(p, 1e-3), "highest"),
-    "GivensAdam, depth 1": (lambda p: GivensAdam(p, 1e-3, depth=1), "highest"),
+    "GivensAdam, butterflies": (lambda p: GivensAdam(p, 1e-3, wiring="butterfly", refresh=10), "highest"),
+    "GivensAdam, butterflies, depth 1": (
+        lambda p: GivensAdam(p, 1e-3, wiring="butterfly", depth=1, refresh=10),
+        "highest",
+    ),
     "SOAP, QR, TF32": (lambda p: SOAP(p, 1e-3, basis="qr"), "high"),
     "SOAP, QR": (lambda p: SOAP(p, 1e-3, basis="qr"), "highest"),
     "SOAP, exact eigenvectors, TF32": (lambda p: SOAP(p, 1e-3, basis="eigh"), "high"),
@@ -50,9 +54,10 @@ def parameters(shapes: list[tuple[int, ...]], device: str) -> list[torch.nn.Para
 def compile_kernels(case: tuple[tuple[int, ...], int]) -> None:
     """Two steps of one shape and depth in a process of its own: Triton keeps what it compiled on disk."""
     shape, depth = case
-    optimizer = GivensAdam(parameters([shape], "cuda"), 1e-3, depth=depth, refresh=2)
-    for _ in range(2):
-        optimizer.step()
+    for options in ({"wiring": "butterfly", "depth": depth}, {}):
+        optimizer = GivensAdam(parameters([shape], "cuda"), 1e-3, refresh=2, **options)
+        for _ in range(4):
+            optimizer.step()
     torch.cuda.synchronize()
 
 

@@ -24,7 +24,8 @@ METHODS: dict[str, Callable[[Any, float], torch.optim.Optimizer]] = {
     "Adam": lambda p, lr: torch.optim.Adam(p, lr, betas=BETAS),
     "SOAP": lambda p, lr: SOAP(p, lr),
     "GivensAdam": lambda p, lr: GivensAdam(p, lr),
-    "GivensAdam, butterflies": lambda p, lr: GivensAdam(p, lr, wiring="butterfly"),
+    "GivensAdam, pairs": lambda p, lr: GivensAdam(p, lr, wiring="pairs", refresh=10),
+    "GivensAdam, butterflies": lambda p, lr: GivensAdam(p, lr, wiring="butterfly", refresh=10),
     "GivensAdam, random Q": lambda p, lr: GivensAdam(p, lr, wiring="random"),
 }
 GRID = (0.007, 0.01, 0.014, 0.02, 0.03, 0.05)

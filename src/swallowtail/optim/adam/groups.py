@@ -65,7 +65,7 @@ class GroupedSide:
 def _by_groups(x: Tensor, blocks: Tensor) -> Tensor:
     batch, k, s, _ = blocks.shape
     if k == 1:
-        return x @ blocks[:, 0]
+        return torch.bmm(x, blocks[:, 0])
     parts = x.reshape(batch, -1, k, s).transpose(1, 2)  # shape: (B, k, rows, s)
     return (parts @ blocks).transpose(1, 2).reshape(x.shape)
 
@@ -76,7 +76,7 @@ def add_to_moments(states: list[State], side: Side, seen: Tensor, decay: float) 
         moments = state[side.group_moments]
         k, s, _ = moments.shape
         parts = rows.reshape(-1, k, s).transpose(0, 1)  # shape: (k, columns, s)
-        moments.mul_(decay).baddbmm_(parts.mT, parts, alpha=1 - decay)
+        moments.baddbmm_(parts.mT, parts, beta=decay, alpha=1 - decay)
 
 
 def add_on_device(states: list[State], side: Side, G: Tensor, numbers: DeviceNumbers, decay: float) -> None:

@@ -81,6 +81,8 @@ def _chosen(stack: Stack, side: Side, G: Tensor) -> Tensor:  # shape: (B, column
     """This step's equally spaced columns (left side) or rows (right side) of G (B, m, n), as rows."""
     rows = G if side.axis else G.mT  # shape: (B, other side, this side)
     columns = columns_of(stack.states[0], side, rows.shape[1])
+    if columns == rows.shape[1]:
+        return rows
     start, every = getattr(stack.numbers, side.start), rows.shape[1] // columns
     return rows[:, start::every][:, :columns]
 

@@ -132,15 +132,14 @@ def adam_update(
         else:
             update = [u.clamp(-on_device.bound, on_device.bound) for u in update]
         update = list(bases.from_basis(stacked(update)).unbind())
-    new = []
-    for p, u in zip(params, update, strict=True):
-        wide, u = p.to(u.dtype), u.reshape(p.shape)
-        if on_device is None:
-            value = torch.add(wide * numbers.kept, u, alpha=-numbers.lr)
-        else:
-            value = wide * on_device.kept - u * on_device.lr
-        new.append(value.to(p.dtype))
-    return new
+    wide = [p.detach().to(u.dtype) for p, u in zip(params, update, strict=True)]
+    update = [u.reshape(p.shape) for p, u in zip(params, update, strict=True)]
+    if on_device is None:
+        new = list(torch._foreach_mul(wide, numbers.kept))
+        torch._foreach_add_(new, update, alpha=-numbers.lr)
+    else:
+        new = [p * on_device.kept - u * on_device.lr for p, u in zip(wide, update, strict=True)]
+    return [value.to(p.dtype) for p, value in zip(params, new, strict=True)]
 
 
 def _fused_step(gradient: Tensor, bases: Bases | None) -> Any:

@@ -43,10 +43,10 @@ def right_groups_kernel(g_ptr, blocks_ptr, x_ptr, m, n, s, k, tiles, SIZE: tl.co
     """x = (G Q_R)ᵀ for G (B, m, n) and x (B, n, m)."""
     begin, group, b = tl.program_id(0) * tiles, tl.program_id(1), tl.program_id(2).to(tl.int64)
     a = tl.arange(0, SIZE)
-    columns = group * s + a
+    columns = (group * s + a).to(tl.int64)
     block = _block(blocks_ptr, b, k, group, s, SIZE)
     for tile in tl.range(begin, begin + tiles, num_stages=STAGES):
-        rows = tile * TILE + tl.arange(0, TILE)
+        rows = (tile * TILE + tl.arange(0, TILE)).to(tl.int64)
         mask = (rows < m)[:, None] & (a < s)[None, :]
         g = tl.load(g_ptr + b * m * n + rows[:, None] * n + columns[None, :], mask=mask, other=0.0)
         z = tl.dot(g, block, input_precision="tf32")
@@ -68,7 +68,7 @@ def adam_groups_kernel(
     firsts = _owned(first_ptr, offsets_ptr, b, FIRST_MOMENT)
     seconds = _owned(second_ptr, offsets_ptr, b, SECOND_MOMENT)
     for tile in tl.range(begin, begin + tiles, num_stages=STAGES):
-        rows = tile * TILE + tl.arange(0, TILE)
+        rows = (tile * TILE + tl.arange(0, TILE)).to(tl.int64)
         mask = (rows < n)[:, None] & (a < s)[None, :]
         at = rows[:, None] * m + (group * s + a)[None, :]
         z = tl.dot(tl.load(x_ptr + b * m * n + at, mask=mask, other=0.0), block, input_precision="tf32")
@@ -92,12 +92,12 @@ def update_groups_kernel(
     """new = kept · p − lr · yᵀ Q_Rᵀ for y (B, n, m); new and p (B, m, n)."""
     begin, group, b = tl.program_id(0) * tiles, tl.program_id(1), tl.program_id(2).to(tl.int64)
     a = tl.arange(0, SIZE)
-    columns = group * s + a
+    columns = (group * s + a).to(tl.int64)
     block = _block(blocks_ptr, b, k, group, s, SIZE)
     lr, kept = tl.load(numbers_ptr + LR).to(tl.float32), tl.load(numbers_ptr + KEPT).to(tl.float32)
     parameters = _owned(p_ptr, offsets_ptr, b, PARAMETER)
     for tile in tl.range(begin, begin + tiles, num_stages=STAGES):
-        rows = tile * TILE + tl.arange(0, TILE)
+        rows = (tile * TILE + tl.arange(0, TILE)).to(tl.int64)
         turned = (a < s)[:, None] & (rows < m)[None, :]
         y = tl.load(y_ptr + b * m * n + columns[:, None] * m + rows[None, :], mask=turned, other=0.0)
         u = tl.trans(tl.dot(block, y, input_precision="tf32"))
@@ -145,7 +145,7 @@ def orthogonal_kernel(x_ptr, q_ptr, s, SIZE: tl.constexpr):
     x = tl.load(x_ptr + at, mask=mask, other=0.0)
     largest = tl.max(tl.max(tl.abs(x), axis=1), axis=0)
     x = x / tl.where(largest > 0, largest, 1.0)  # squares of small moments would underflow
-    q = tl.where(i[:, None] == i[None, :], 1.0, 0.0)
+    turned = tl.where(i[:, None] == i[None, :], 1.0, 0.0)  # Qᵀ: its sums go along the same axis as those of x
     sign = tl.full((SIZE,), 1.0, tl.float32)
     for step in range(s):
         v = tl.sum(tl.where(i[None, :] == step, x, 0.0), axis=1)
@@ -153,12 +153,12 @@ def orthogonal_kernel(x_ptr, q_ptr, s, SIZE: tl.constexpr):
         head = tl.sum(tl.where(i == step, v, 0.0), axis=0)
         length = tl.sqrt(tl.sum(v * v, axis=0))
         v += tl.where(i == step, tl.where(head < 0, -length, length), 0.0)
-        square = tl.sum(v * v, axis=0)
+        square = 2 * length * (length + tl.abs(head))  # of the new v
         factor = tl.where(square > 0, 2 / tl.where(square > 0, square, 1.0), 0.0)
         x -= v[:, None] * (factor * tl.sum(v[:, None] * x, axis=0))[None, :]
-        q -= (factor * tl.sum(q * v[None, :], axis=1))[:, None] * v[None, :]
+        turned -= v[:, None] * (factor * tl.sum(v[:, None] * turned, axis=0))[None, :]
         sign = tl.where(i == step, tl.where(head < 0, 1.0, tl.where(square > 0, -1.0, 1.0)), sign)
-    tl.store(q_ptr + at, q * sign[None, :], mask=mask)
+    tl.store(q_ptr + tl.trans(at), turned * sign[:, None], mask=mask)
 
 
 @triton.jit

@@ -1,0 +1,1 @@
+"""A byte-level language model on Python's own library sources: AdamW, Muon, SOAP and GivensAdam."""

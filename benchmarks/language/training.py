@@ -1,0 +1,96 @@
+"""One training run, and the time of a step."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from benchmarks.common.rows import Row
+from benchmarks.language.methods import METHODS
+from examples.language_model import LanguageModel, Size, library_sources, loss, precision, validate
+
+SIZES = {  # parameters: 0.2, 21 and 104 million
+    "0.2 M": Size(width=96, inner=256, layers=1, heads=4, context=64, batch=16),
+    "20 M": Size(width=512, inner=1408, layers=6, heads=8, context=256, batch=32),
+    "100 M": Size(width=1024, inner=2816, layers=8, heads=16, context=256, batch=32),
+}
+POINTS = 10  # of a curve
+WARM_UP = 0.05  # of the steps
+
+
+class Job(NamedTuple):
+    """A run: which model, with what, for how long."""
+
+    size: str
+    method: str
+    rate: float
+    seed: int
+    steps: int
+    device: str
+
+
+class Trainer:
+    """A model and its optimisers."""
+
+    def __init__(self, job: Job) -> None:
+        torch.set_float32_matmul_precision("high")  # SOAP's products in TF32
+        self.job, self.size = job, SIZES[job.size]
+        self.model = LanguageModel(self.size, job.seed).to(job.device)
+        self.optimizers = METHODS[job.method].make(self.model, job.rate)
+        self.rates = [[group["lr"] for group in each.param_groups] for each in self.optimizers]
+        self.text = library_sources()
+        self.rows = self.text.batches(self.size, job.device, job.seed)
+
+    def step(self, share: float) -> None:
+        """One step at this share of the rate."""
+        for optimizer, rates in zip(self.optimizers, self.rates, strict=True):
+            for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate * share
+        self.model.zero_grad()
+        with precision(self.job.device):
+            value = loss(self.model, next(self.rows))
+        value.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+    def validate(self) -> float:
+        return validate(self.model, self.text, self.size, self.job.device)
+
+
+def train(job: Job) -> list[Row]:
+    """The validation loss on the way: warm-up, then a rate that falls linearly to zero."""
+    trainer, found = Trainer(job), []
+    for k in range(job.steps):
+        trainer.step(min(1.0, (k + 1) / (WARM_UP * job.steps)) * (1 - k / job.steps))
+        if (k + 1) % max(1, job.steps // POINTS) == 0:
+            row = {"part": "loss", **job._asdict(), "step": k + 1, "loss": trainer.validate()}
+            found.append(row)
+    return found
+
+
+def time_step(job: Job) -> Row:
+    """Milliseconds of a whole step; refits and recordings included as they come.
+
+    By the clock on a GPU, with nothing else on it. On a CPU they are of the processor: others may share it.
+    """
+    trainer = Trainer(job)
+    wait, clock = (lambda: None), time.process_time
+    if job.device == "cuda":
+        wait, clock = torch.cuda.synchronize, time.perf_counter
+    begin = clock()
+    trainer.step(0.5)
+    wait()
+    first = clock() - begin
+    for _ in range(job.steps - 1):  # what is compiled or recorded is so by now
+        trainer.step(0.5)
+    wait()
+    begin = clock()
+    for _ in range(job.steps):
+        trainer.step(0.5)
+    wait()
+    ms = 1e3 * (clock() - begin) / job.steps
+    return {"part": "step", **job._asdict(), "ms": ms, "first_s": first}
