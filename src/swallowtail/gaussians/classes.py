@@ -1,28 +1,46 @@
-"""The Gaussians of a `GivensDiscriminant`: rotations of every class and of all pooled, and variances between them."""
+"""The Gaussians of a `GivensDiscriminant`, between those of every class and one that all share.
+
+Three kinds of candidates:
+
+- full: each class has its own regularised covariance; variances along its axes lie between its own and those of all;
+- tied: all classes have the axes of the pooled covariance; variances along them in between, in the same way;
+- full, shrunk: Σ_c = (1 − γ)((1 − λ) S_c + λ S) + γ s, sample covariances of the class and of all (Friedman's
+  regularised discriminant analysis, 1989). The one that is chosen is written as rotations and rank-one terms.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from swallowtail.errors import ArgumentError
 from swallowtail.gaussians import spectrum
-from swallowtail.gaussians.covariance import GivensCovariance
+from swallowtail.gaussians.covariance import GivensCovariance, most_rotations
+from swallowtail.gaussians.regularise import written
+from swallowtail.gaussians.selection import rotation_of
 from swallowtail.gaussians.shape import Shape
 from swallowtail.operators import SymmetricOperator
 
+SHRUNK = (0.0, 0.1, 0.3, 0.6, 0.9)  # λ of the third kind,
+SHRINKAGES = (0.01, 0.03, 0.1, 0.3)  # and γ
+LARGEST_BLEND = (
+    128  # columns up to which every class's own covariance is a blend: ten classes would take minutes
+)
+POLISH = 20
 FULL = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7)  # λ tried with rotations of each class
 TIED = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)  # and with shared ones
 ENOUGH = 5  # rows of a class from which it may have rotations of its own
 
 
 class Candidate(NamedTuple):
-    """Whose rotations, and λ."""
+    """Whose rotations, λ, and γ of the third kind."""
 
     rotations: str
     pooling: float
+    shrinkage: float | None = None
 
 
 def candidates(rotations: str, pooling: str | float, fewest: int) -> list[Candidate]:
@@ -32,16 +50,18 @@ def candidates(rotations: str, pooling: str | float, fewest: int) -> list[Candid
         rotations, pooling: as of the classifier.
         fewest: rows in the smallest class.
     """
-    grids = {"full": FULL, "tied": TIED}
+    grids: dict[str, tuple[float, ...]] = {"full": FULL, "tied": TIED}
+    shrunk: tuple[float, ...] = SHRUNK
     if pooling != "auto":
         number = isinstance(pooling, (int, float, np.number)) and not isinstance(pooling, bool)
         if not number or not 0 <= float(pooling) <= 1:
             raise ArgumentError("pooling", '"auto" or a number from 0 to 1', repr(pooling))
-        grids = {kind: (float(pooling),) for kind in grids}
+        grids, shrunk = {kind: (float(pooling),) for kind in grids}, (float(pooling),)
     kinds = ["full", "tied"] if rotations == "auto" else [rotations]
     if rotations == "auto" and fewest < ENOUGH:
         kinds = ["tied"]
-    return [Candidate(kind, pool) for kind in kinds for pool in grids[kind]]
+    third = [Candidate("full", pool, g) for pool in shrunk for g in SHRINKAGES] if "full" in kinds else []
+    return third + [Candidate(kind, pool) for kind in kinds for pool in grids[kind]]
 
 
 class Classes:
@@ -50,38 +70,57 @@ class Classes:
     Args:
         X: rows, shape (N, n).
         labels: 0 to k − 1, shape (N,).
+        often: how often each row counts, shape (N,).
         n_rotations: the largest K of a Q.
         tried: what will be asked for; only what these need is fitted.
     """
 
     def __init__(
-        self, X: np.ndarray, labels: np.ndarray, n_rotations: int | None, tried: list[Candidate]
+        self,
+        X: np.ndarray,
+        labels: np.ndarray,
+        often: np.ndarray,
+        n_rotations: int | None,
+        tried: list[Candidate],
     ) -> None:
-        self._dtype = X.dtype
-        kinds = {candidate.rotations for candidate in tried}
-        rows = [X[labels == k].astype(np.float64) for k in range(int(labels.max()) + 1)]
-        self.means = np.stack([part.mean(0) for part in rows])  # shape: (k, n)
-        centred = np.concatenate([part - mean for part, mean in zip(rows, self.means, strict=True)])
-        pooled = GivensCovariance(n_rotations=n_rotations, assume_centered=True).fit(centred)
+        self._dtype, self._n_rotations = X.dtype, n_rotations
+        kinds = {(candidate.rotations, candidate.shrinkage is not None) for candidate in tried}
+        k = int(labels.max()) + 1
+        rows = [X[labels == c].astype(np.float64) for c in range(k)]
+        counts = [often[labels == c] for c in range(k)]
+        self.means = np.stack([np.average(r, axis=0, weights=w) for r, w in zip(rows, counts, strict=True)])
+        centred = [part - mean for part, mean in zip(rows, self.means, strict=True)]
+        together, weights = np.concatenate(centred), np.concatenate(counts)
+        self._scatters = [(x * w[:, None]).T @ x for x, w in zip(centred, counts, strict=True)]
+        self._counts = [float(w.sum()) for w in counts]
+        self._seen: tuple[float, list[Any]] | None = None
+        if kinds <= {("full", True)}:
+            return
+        pooled = GivensCovariance(n_rotations=n_rotations, assume_centered=True)
+        pooled.fit(together, sample_weight=weights)
         # One degree of freedom went into every mean.
-        self._pooled = pooled.shape_.scaled(len(centred) / max(1, len(centred) - len(rows)))
+        self._pooled = pooled.shape_.scaled(len(together) / max(1, len(together) - len(rows)))
         self._own: list[Shape] = []
         self._along: list[np.ndarray] = []
-        if "full" in kinds:
-            fitted = [GivensCovariance(n_rotations=n_rotations, rank_one=False).fit(part) for part in rows]
-            self._own = [model.shape_ for model in fitted]
+        if ("full", False) in kinds:
+            blend = X.shape[1] <= LARGEST_BLEND
+            model = GivensCovariance(n_rotations=n_rotations, rank_one=False, blend=blend)
+            self._own = [model.fit(x, sample_weight=w).shape_ for x, w in zip(rows, counts, strict=True)]
             S = self._pooled.covariance.to_dense().double()
             self._across = [_diagonal_in(shape, S) for shape in self._own]
-        if "tied" in kinds:
-            for part, mean in zip(rows, self.means, strict=True):
-                z = self._pooled.rotation.T(torch.from_numpy(part - mean).to(self._pooled.rotation.dtype))
-                unseen = spectrum.unseen(part.var(0), part, len(part))
+        if ("tied", False) in kinds:
+            for x, w in zip(centred, counts, strict=True):
+                z = self._pooled.rotation.T(torch.from_numpy(x).to(self._pooled.rotation.dtype))
+                unseen = spectrum.unseen(np.average(x * x, axis=0, weights=w), x, len(x))
                 missed = SymmetricOperator(self._pooled.rotation.T, torch.from_numpy(unseen)).diagonal()
-                self._along.append((z.double() ** 2).mean(0).numpy() + missed.double().numpy())
+                squares = np.average(z.double().numpy() ** 2, axis=0, weights=w)
+                self._along.append(squares + missed.double().numpy())
 
     def shapes(self, candidate: Candidate) -> list[Shape]:
         """Σ_c of all classes."""
         share = candidate.pooling
+        if candidate.shrinkage is not None:
+            return [self._written(S, candidate.shrinkage) for S in self._between(share)]
         if candidate.rotations == "full":
             return [
                 shape.with_variances((1 - share) * shape.variances + share * across, self._dtype)
@@ -91,6 +130,49 @@ class Classes:
             self._pooled.with_variances((1 - share) * along + share * self._pooled.variances, self._dtype)
             for along in self._along
         ]
+
+    def scores(self, X: np.ndarray, candidate: Candidate) -> np.ndarray:  # shape: (N, k)
+        """Log-densities of rows under every class; the same X for all candidates."""
+        if candidate.shrinkage is None:
+            return class_scores(X, self.means, self.shapes(candidate))
+        if self._seen is None or self._seen[0] != candidate.pooling:
+            found = []
+            for S, mean in zip(self._between(candidate.pooling), self.means, strict=True):
+                values, vectors = np.linalg.eigh(S)
+                found.append((np.maximum(values, 0.0), ((X - mean) @ vectors) ** 2))
+            self._seen = (candidate.pooling, found)
+        columns, g = [], candidate.shrinkage
+        for values, squares in self._seen[1]:
+            d = (1 - g) * values + g * (values.mean() or 1.0)
+            columns.append(-0.5 * (squares @ (1 / d) + np.log(2 * np.pi * d).sum()))
+        return np.stack(columns, axis=1)
+
+    def _between(self, share: float) -> Iterator[np.ndarray]:
+        """(1 − λ) S_c + λ S of every class."""
+        S = sum(self._scatters) / sum(self._counts)
+        return (
+            (1 - share) * own / count + share * S
+            for own, count in zip(self._scatters, self._counts, strict=True)
+        )
+
+    def _written(self, S: np.ndarray, shrinkage: float) -> Shape:
+        n = len(S)
+        target = shrinkage * (float(np.trace(S)) / n or 1.0)
+        covariance = (1 - shrinkage) * S + target * np.eye(n)
+        budget = most_rotations(n) if self._n_rotations is None else self._n_rotations
+        made = written(covariance, np.zeros(n), budget, "likelihood", POLISH, True)
+        rotation = rotation_of(n, made.pairs, made.angles)
+        return Shape(rotation, made.variances, made.basis, made.weights, self._dtype)
+
+
+def class_scores(X: np.ndarray, means: np.ndarray, shapes: list[Shape]) -> np.ndarray:  # shape: (N, k)
+    """Log-densities of rows under every class."""
+    constant = X.shape[1] * np.log(2 * np.pi)
+    columns = []
+    for mean, shape in zip(means, shapes, strict=True):
+        rows = torch.from_numpy(np.ascontiguousarray(X - mean.astype(X.dtype))).to(shape.rotation.dtype)
+        columns.append(-0.5 * (shape.distances(rows).double().numpy() + constant + shape.logdet()))
+    return np.stack(columns, axis=1)
 
 
 def _diagonal_in(shape: Shape, S: torch.Tensor) -> np.ndarray:  # shape: (n,)

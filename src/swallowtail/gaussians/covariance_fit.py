@@ -39,6 +39,7 @@ class Request(NamedTuple):
     target: str
     shrinkage: str | float
     rank_one: bool
+    blend: bool
     seed: int
     dtype: Any
 
@@ -76,7 +77,7 @@ def _fit_dense(moments: DenseMoments, sample: Reservoir, request: Request) -> Fo
     parts = zip(np.array_split(rows, count), np.array_split(sample.weights, count), strict=True)
     folds = [_without(moments, part, weights) for part, weights in parts]
     budget, target = request.n_rotations, request.target
-    blended = pairs_wanted and 2 <= len(S) <= LARGEST_BLEND
+    blended = request.blend and pairs_wanted and 2 <= len(S) <= LARGEST_BLEND
     found = regularise.choose(folds, unseen, moments.count, budget, target, blended, cheap)
     blend = dict(zip(regularise.MODELS, found.weights.tolist(), strict=True))
     if pairs_wanted:

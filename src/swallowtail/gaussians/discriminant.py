@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
@@ -14,11 +13,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
-from swallowtail.gaussians.classes import Candidate, Classes, candidates
+from swallowtail.gaussians.arguments import row_weights
+from swallowtail.gaussians.classes import Candidate, Classes, candidates, class_scores
 
 FOLDS = 3
+SMALL, MORE_FOLDS = 2**15, 5  # numbers of X up to which there are so many folds
 LARGE = 2**20  # numbers of X beyond which one held-out quarter chooses instead of three folds
-TEMPERATURES = np.logspace(-0.5, 2, 26)  # T of softmax(scores / T)
+TEMPERATURES = np.logspace(-0.25, 2, 24)  # T of softmax(scores / T); where no held-out row is wrong, the least
 
 
 class GivensDiscriminant(ClassifierMixin, BaseEstimator):
@@ -26,8 +27,9 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
 
     Each class has rotations of its own, or all share those of the rows minus their class means. Variances along them
     lie between the class's own and those of all classes pooled: D = (1 − λ) D_c + λ D_pooled. With shared
-    rotations and λ = 1 that is linear discriminant analysis with a regularised covariance. Held-out log-loss chooses,
-    and sets the temperature of the probabilities: Gaussians in many dimensions are too sure of themselves.
+    rotations and λ = 1 that is linear discriminant analysis with a regularised covariance. Friedman's regularised
+    discriminant analysis is tried as well, written as rotations and rank-one terms (classes.py). Held-out log-loss
+    chooses, and sets the temperature of the probabilities: Gaussians in many dimensions are too sure of themselves.
 
     Args:
         rotations: "full" (one Q per class), "tied" (one for all), or "auto".
@@ -39,7 +41,7 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
     Attributes:
         classes_, priors_, means_: shapes (k,), (k,) and (k, n).
         covariances_: Σ_c, a list of k operators.
-        rotations_, pooling_, temperature_: what was chosen.
+        rotations_, pooling_, shrinkage_, temperature_: what was chosen; ``shrinkage_`` is Friedman's γ, or None.
         n_features_in_: n.
 
     >>> X = np.array([[0.0, 0], [1, 0], [0, 1], [1, 1], [9, 9], [8, 9], [9, 8], [8, 8]])
@@ -62,20 +64,27 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
         self.priors = priors
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> GivensDiscriminant:
-        """Fit to the rows of X (N, n) with classes y (N,); two classes or more, and rows that differ within them."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GivensDiscriminant:
+        """Fit to the rows of X (N, n) with classes y (N,); two classes or more, and rows that differ within them.
+
+        A row of weight 2 counts as two equal rows.
+        """
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2)
         check_classification_targets(y)
         checks.choice("rotations", self.rotations, ("auto", "full", "tied"))
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ArgumentError("y", "2 classes or more", f"{len(self.classes_)} class")
-        counts = np.bincount(labels)
-        self.priors_ = self._checked_priors(counts / counts.sum())
+        often = row_weights(X, sample_weight)
+        X, labels, often = X[often > 0], labels[often > 0], often[often > 0]
+        counts, shares = np.bincount(labels), np.bincount(labels, often, len(self.classes_))
+        if not shares.all():
+            raise ArgumentError("sample_weight", "a positive weight in every class", "a class without one")
+        self.priors_ = self._checked_priors(shares / shares.sum())
         tried = candidates(self.rotations, self.pooling, int(counts.min()))
-        chosen, self.temperature_ = self._choose(X, labels, tried, int(counts.min()))
-        self.rotations_, self.pooling_ = chosen
-        classes = Classes(X, labels, self.n_rotations, [chosen])
+        chosen, self.temperature_ = self._choose(X, labels, often, tried, int(counts.min()))
+        self.rotations_, self.pooling_, self.shrinkage_ = chosen
+        classes = Classes(X, labels, often, self.n_rotations, [chosen])
         self._shapes, self.means_ = classes.shapes(chosen), classes.means
         return self
 
@@ -120,34 +129,36 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
         return priors
 
     def _choose(
-        self, X: np.ndarray, labels: np.ndarray, tried: list[Candidate], fewest: int
+        self,
+        X: np.ndarray,
+        labels: np.ndarray,
+        often: np.ndarray,
+        tried: list[Candidate],
+        fewest: int,
     ) -> tuple[Candidate, float]:
-        """The candidate with the least held-out log-loss, and its temperature."""
+        """The candidate with the least held-out log-loss, and its temperature.
+
+        The last candidate, linear discriminant analysis as a rule, is left only for one that is better by more than
+        one standard error of the difference.
+        """
         if fewest < FOLDS:
             return tried[-1], 1.0
-        split: Any = StratifiedKFold(FOLDS, shuffle=True, random_state=self.random_state)
+        folds = FOLDS if X.size > SMALL else min(MORE_FOLDS, fewest)
+        split: Any = StratifiedKFold(folds, shuffle=True, random_state=self.random_state)
         if X.size > LARGE:
             split = StratifiedShuffleSplit(1, test_size=0.25, random_state=self.random_state)
-        losses, rows = np.zeros((len(tried), len(TEMPERATURES))), 0
+        losses = np.zeros((len(tried), len(TEMPERATURES), len(X)))  # of every row, times its weight
         for train, held in split.split(X, labels):
-            classes = Classes(X[train], labels[train], self.n_rotations, tried)
-            rows += len(held)
+            classes = Classes(X[train], labels[train], often[train], self.n_rotations, tried)
             for index, candidate in enumerate(tried):
-                scores = np.log(self.priors_) + class_scores(
-                    X[held], classes.means, classes.shapes(candidate)
-                )
+                scores = np.log(self.priors_) + classes.scores(X[held], candidate)
                 for place, temperature in enumerate(TEMPERATURES):
                     logs = log_softmax(scores / temperature, axis=1)
-                    losses[index, place] -= logs[np.arange(len(held)), labels[held]].sum()
-        best, warmth = np.unravel_index(np.argmin(losses), losses.shape)
-        return tried[int(best)], float(TEMPERATURES[warmth])
-
-
-def class_scores(X: np.ndarray, means: np.ndarray, shapes: list[Any]) -> np.ndarray:  # shape: (N, k)
-    """Log-densities of rows under every class."""
-    constant = X.shape[1] * np.log(2 * np.pi)
-    columns = []
-    for mean, shape in zip(means, shapes, strict=True):
-        rows = torch.from_numpy(np.ascontiguousarray(X - mean.astype(X.dtype))).to(shape.rotation.dtype)
-        columns.append(-0.5 * (shape.distances(rows).double().numpy() + constant + shape.logdet()))
-    return np.stack(columns, axis=1)
+                    losses[index, place, held] = -often[held] * logs[np.arange(len(held)), labels[held]]
+        warmth = losses.sum(2).argmin(1)  # shape: (candidates,)
+        per_row = losses[np.arange(len(tried)), warmth]
+        best = int(per_row.sum(1).argmin())
+        gain = per_row[-1] - per_row[best]
+        if gain.sum() <= np.sqrt(np.sum((gain - gain.mean()) ** 2)):
+            best = len(tried) - 1
+        return tried[best], float(TEMPERATURES[warmth[best]])
