@@ -19,7 +19,9 @@ from swallowtail.gaussians.classes import Candidate, Classes, candidates, class_
 FOLDS = 3
 SMALL, MORE_FOLDS = 2**15, 5  # numbers of X up to which there are so many folds
 LARGE = 2**20  # numbers of X beyond which one held-out quarter chooses instead of three folds
-TEMPERATURES = np.logspace(-0.25, 2, 24)  # T of softmax(scores / T); where no held-out row is wrong, the least
+TEMPERATURES = np.logspace(
+    -0.25, 2, 24
+)  # T of softmax(scores / T); where no held-out row is wrong, the least
 
 
 class GivensDiscriminant(ClassifierMixin, BaseEstimator):
