@@ -49,7 +49,7 @@ lint: $(VENV)/.ready
 
 bench: $(VENV)/.ready
 	$(BIN)/pip install --quiet -e ".[bench]"
-	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.kernels
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@echo "setting up $(VENV) (PyTorch, Numba and the test tools: a few minutes the first time)"

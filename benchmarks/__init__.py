@@ -1,6 +1,6 @@
 """The benchmarks, one package per subject; rows go to benchmarks/results.
 
-python -m benchmarks.run               kernels
+python -m benchmarks.kernels           kernels
 python -m benchmarks.kernels.plot      draw the kernels' rows
 python -m benchmarks.fitting           fits beside low rank and pyfaust
 python -m benchmarks.fitting.grouped   rounds of groups beside free pairs; it only prints

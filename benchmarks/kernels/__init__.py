@@ -1,1 +1,1 @@
-"""The kernels beside copy, dense products, FFT, low rank and other packages: python -m benchmarks.run."""
+"""The kernels beside copy, dense products, FFT, low rank and other packages: python -m benchmarks.kernels."""

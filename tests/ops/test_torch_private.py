@@ -56,3 +56,15 @@ def test_forward_mode_is_seen_and_its_pauses_too():
         with forward_ad._set_fwd_grad_enabled(False):
             assert not torch_private.in_forward_mode()
     assert not torch_private.in_forward_mode()
+
+
+def test_a_constant_result_is_marked_as_the_compiler_marks_it():
+    def ours():
+        return 1
+
+    def theirs():
+        return 1
+
+    torch_private.constant_result(ours)
+    torch.compiler.assume_constant_result(theirs)
+    assert vars(ours) == vars(theirs) != {}

@@ -36,7 +36,7 @@ from swallowtail.fitting.methods.pairs import fit_pairs
 from swallowtail.fitting.methods.sgd import fit_sgd
 from swallowtail.metrics import error_angle
 
-TITLE = "Figure 1: learning H and R"
+TITLE = "Figure 1: how learning goes, on symmetric matrices and on rotations"
 PAPER = {"H": 35.0, "R": 68.0}
 BAR = {"H": 2.0, "R": 1.5}  # how near to the paper we mean to be
 ALGORITHM_1 = "Algorithm 1 (the paper)"

@@ -36,7 +36,7 @@ from swallowtail.fitting.methods.pairs import fit_pairs
 from swallowtail.fitting.methods.sgd import default_rate, fit_sgd
 from swallowtail.wiring import Butterfly
 
-TITLE = "Figure 3: MNIST's covariance, and other matrices"
+TITLE = "Figure 3: the covariance of MNIST's pixels, and other matrices"
 PAPER, BAR = 38.0, 4.0  # degrees
 THIRD = 1 / 3  # of the paper's angle: what we mean to reach with as many floats
 ALGORITHM_1 = "Algorithm 1 (the paper)"
@@ -172,7 +172,7 @@ def plot(rows: list[Row]) -> Figure:
     top, bottom = parts
     angles = {method: _angles(rows, matrices[0], method) for method in (ALGORITHM_1, BUTTERFLY, PAIRS)}
     for axes, method in zip(top.subplots(2, 2).flat, ("true", *angles), strict=True):
-        title = "true" if method == "true" else f"{_short(method)}, {angles[method][0]:.1f}°"
+        title = "MNIST's covariance" if method == "true" else _title(method, angles[method])
         axes.set_title(title, fontsize=12.5)
         axes.set(xticks=[], yticks=[])
         axes.grid(False)
@@ -189,6 +189,12 @@ def picture_of(rows: list[Row], method: str) -> np.ndarray:
     lines = sorted(chosen, key=lambda row: int(row["line"]))
     shades = [np.frombuffer(base64.b64decode(row["shades"].removeprefix(CODE)), np.int8) for row in lines]
     return np.stack(shades) * (lines[0]["limit"] / SHADES)
+
+
+def _title(method: str, angles: list[float]) -> str:
+    """The angle of the start that is drawn, the first; the median of all where there are more."""
+    more = f"\n({len(angles)} starts, median {float(np.median(angles)):.1f}°)" if len(angles) > 1 else ""
+    return f"{_short(method)}, {angles[0]:.1f}°{more}"
 
 
 def _short(method: str) -> str:

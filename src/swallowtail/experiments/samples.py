@@ -31,7 +31,7 @@ from swallowtail.fitting.methods.sgd import fit_sgd
 from swallowtail.fitting.rivals import equal_ranks, factor_rivals
 from swallowtail.metrics import error_angle
 
-TITLE = "The number m of training samples"
+TITLE = "How many samples Algorithm 1 needs"
 SAME = "Algorithm 1, m samples drawn again and again"
 FRESH = "Algorithm 1, every sample used once"
 OURS = "ours, from m products of its own choice"

@@ -28,7 +28,7 @@ from swallowtail.fitting.methods.sgd import fit_sgd
 from swallowtail.operators.rotation import Rotation
 from swallowtail.wiring import Butterfly
 
-TITLE = "Sanity checks: matrices that lie in the class"
+TITLE = "Matrices that are such products: are they found?"
 FOUND = 0.01  # relative error of a success for Algorithm 1, whose steps leave a little noise
 UNIFORM = "uniform"
 PRINTED = "RᵀΛR, strides as printed"

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy
 import torch
-from scipy.sparse.csgraph import reverse_cuthill_mckee
-from scipy.sparse.linalg import splu
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
@@ -102,7 +101,7 @@ def sparse_solver(H: Any) -> ApplyColumns | None:
         ArgumentError: H is singular.
     """
     n = H.shape[0]
-    order = reverse_cuthill_mckee(H.tocsr(), symmetric_mode=True)
+    order = scipy.sparse.csgraph.reverse_cuthill_mckee(H.tocsr(), symmetric_mode=True)
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
     rows, columns = H.nonzero()
@@ -110,7 +109,7 @@ def sparse_solver(H: Any) -> ApplyColumns | None:
     if n * (2 * band + 1) > LARGEST_BAND:
         return None
     try:
-        factors = splu(H.tocsc()[order][:, order])
+        factors = scipy.sparse.linalg.splu(H.tocsc()[order][:, order])
     except RuntimeError as error:  # SuperLU met a column of zeros
         raise _singular("a singular sparse matrix") from error
 

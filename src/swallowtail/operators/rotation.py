@@ -12,6 +12,7 @@ from swallowtail import checks, kernels, ops
 from swallowtail.errors import ArgumentError
 from swallowtail.kernels.cpu.schedule import schedule
 from swallowtail.operators.base import Operator, device_and_dtype, own
+from swallowtail.ops.torch_private import constant_result
 from swallowtail.wiring import Butterfly, Wiring
 
 
@@ -122,7 +123,7 @@ class Rotation(Operator):
             self._transposed = result
         return result
 
-    @torch.compiler.assume_constant_result  # compilers cannot follow how a wiring is made
+    @constant_result  # compilers cannot follow how a wiring is made
     def _transposed_layout(self) -> tuple[Wiring, torch.Tensor]:
         """The wiring of Qᵀ, and where each of its angles stands among Q's."""
         return self.wiring.T, torch.from_numpy(self.wiring.transpose_order).to(self.device)

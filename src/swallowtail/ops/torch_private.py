@@ -6,6 +6,9 @@ A silent change in one of them could mean missing gradients, so each has a test 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import torch
 from torch.autograd import forward_ad
 
@@ -34,3 +37,12 @@ def in_forward_mode() -> bool:
     PyTorch switches it off inside ``forward`` of an autograd.Function.
     """
     return forward_ad._current_level >= 0 and torch._C._is_fwd_grad_enabled()
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def constant_result(function: Function) -> Function:
+    """As ``torch.compiler.assume_constant_result``, which imports the compiler: that takes a second."""
+    vars(function)["_dynamo_marked_constant"] = True
+    return function

@@ -22,7 +22,7 @@ from swallowtail.experiments.common.rows import Row, collect
 
 __all__ = ["FULL", "QUICK", "TITLE", "Config", "findings", "plot", "run", "text"]
 
-TITLE = "Algorithm 2: optimisation with the tracked Hessian"
+TITLE = "Algorithm 2: an optimiser that follows the Hessian"
 
 
 @dataclass(frozen=True)

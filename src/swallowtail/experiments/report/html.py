@@ -32,6 +32,7 @@ th, td { text-align: left; vertical-align: top; padding: .45rem .6rem .45rem 0; 
 th { color: var(--dim); font-weight: 600; }
 td.ours { font-weight: 600; } td.note { color: var(--dim); }
 details { background: var(--soft); border-radius: 6px; padding: .5rem .8rem; margin: .8rem 0; }
+dt { font-weight: 600; } dd { margin: 0 0 .4rem 1.2rem; }
 summary { cursor: pointer; font-weight: 600; }
 .findings { table-layout: fixed; }
 .findings th:nth-child(1) { width: 28%; } .findings th:nth-child(2) { width: 15%; }
@@ -47,6 +48,20 @@ summary { cursor: pointer; font-weight: 600; }
 """
 
 
+OPENING = "fig3"  # the experiment whose picture says most: it stands at the top
+GLOSSARY = {
+    "H, R": "the matrices that are approximated: H symmetric, R a rotation.",
+    "Q D Qᵀ": "the approximation: Q is a product of Givens rotations, which turn two coordinates each; D is diagonal.",
+    "butterfly": "the paper's order of rotations, as in the fast Fourier transform: n lg n / 2 of them.",
+    "pairs": "as many rotations, of coordinates chosen from the matrix.",
+    "Algorithm 1": "the paper's way to learn Q and D: stochastic gradients on samples (x, Hx), each once per epoch.",
+    "whole objective": "the same Q and D found from all entries of H, by L-BFGS.",
+    "n_μ": "how many eigenvalues of a random test matrix are large.",
+    "c·I + low rank": "the plain rival: a multiple of the identity and the largest eigenvectors, at equal cost.",
+    "angle": "the mean angle between Q D Qᵀx and Hx over random x, in degrees: 0° is exact, 90° unrelated.",
+}
+
+
 def render(page: Page) -> str:
     """The page as HTML."""
     failed = [s for s in page.sections if s.failure]
@@ -59,8 +74,11 @@ def render(page: Page) -> str:
         f"<title>Mathieu &amp; LeCun (2014), reproduced</title><style>{STYLE}</style></head><body>",
         "<h1>Fast approximation of rotations and Hessians, reproduced</h1>",
         "<p>Every experiment of Mathieu &amp; LeCun (2014) run again with swallowtail, the paper's number beside "
-        f"ours: {count}. An <em>angle</em> is the mean angle between Q D Qᵀx and Hx over random x, in degrees; "
-        "0° is exact, 90° unrelated. A range in brackets runs from the least to the greatest over seeds.</p>",
+        f"ours: {count}. A range in brackets runs from the least to the greatest over seeds.</p>",
+        *[_image(s) for s in page.sections if s.name == OPENING and s.image],
+        "<h3>Words</h3><dl>"
+        + "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in GLOSSARY.items())
+        + "</dl>",
     ]
     if failed:
         names = ", ".join(f"<a href='#{s.name}'>{escape(s.title)}</a>" for s in failed)
@@ -92,14 +110,20 @@ def _section(section: Section) -> str:
         parts.append(_paragraphs(section.text))
     if section.findings:
         parts.append(_table(section.findings))
-    if section.image:
-        data = base64.b64encode(section.image).decode("ascii")
-        parts.append(f'<img alt="{escape(section.title)}" src="data:image/png;base64,{data}">')
+    if section.image and section.name == OPENING:
+        parts.append("<p>Its picture is at the top of this page.</p>")
+    elif section.image:
+        parts.append(_image(section))
     parts.append(
         f"<details><summary>What the paper says, what we do</summary>{_paragraphs(section.about)}</details>"
     )
     parts.append(f"<p class='dim'>{_inline(section.run)}</p>")
     return "\n".join(parts)
+
+
+def _image(section: Section) -> str:
+    data = base64.b64encode(section.image).decode("ascii")
+    return f'<img alt="{escape(section.title)}" src="data:image/png;base64,{data}">'
 
 
 def _table(findings: Sequence[Finding]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh_tridiagonal
+import scipy
 
 from swallowtail.fitting.core.completion import CONVERGED, Completion, Probes, Product
 from swallowtail.fitting.core.factor import Factor
@@ -78,7 +78,7 @@ def _coordinates(
     f: Values, a: np.ndarray, b: np.ndarray, size: np.ndarray
 ) -> np.ndarray:  # shape: (steps, k)
     """f(T)e₁ of every column's tridiagonal T, in the column's own basis; f is asked once."""
-    pairs = [eigh_tridiagonal(a[:s, q], b[: s - 1, q]) for q, s in enumerate(size)]
+    pairs = [scipy.linalg.eigh_tridiagonal(a[:s, q], b[: s - 1, q]) for q, s in enumerate(size)]
     values = np.split(f(np.concatenate([ritz for ritz, _ in pairs])), np.cumsum(size)[:-1])
     found = np.zeros(a.shape)
     for q, ((_, U), value) in enumerate(zip(pairs, values, strict=True)):

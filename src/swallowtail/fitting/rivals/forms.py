@@ -10,6 +10,7 @@ from swallowtail.fitting.budget import Cost, Prices
 from swallowtail.fitting.core.product import flat_pairs, rotate_rows
 from swallowtail.fitting.result import Rival, count_bytes, count_floats
 from swallowtail.operators import HybridOperator, SymmetricOperator
+from swallowtail.wiring import Butterfly
 
 
 class Alternative(NamedTuple):
@@ -37,6 +38,9 @@ def identity_and_rank(r: int, operator: Any, n: int, equal: str, more: str = "")
 
 def other_form(name: str, operator: Any, prices: Prices | None = None) -> Alternative:
     """A form that was fitted too."""
+    wiring = getattr(operator, "rotation", operator).wiring
+    if prices is not None and isinstance(operator, SymmetricOperator) and isinstance(wiring, Butterfly):
+        return Alternative(name, operator, prices.butterfly(wiring.depth))  # needs no kernel, as `entries`
     return Alternative(name, operator, cost_of(operator, prices))
 
 

@@ -1,4 +1,4 @@
-"""The kernel benchmark: python -m benchmarks.run [--device cuda] [--quick]
+"""The kernel benchmark: python -m benchmarks.kernels [--device cuda] [--quick]
 
 Times every contender in turn, refuses to report if a checked result is wrong, writes
 benchmarks/results/kernels-<device>.csv and prints which bars are met.
@@ -28,7 +28,7 @@ def main() -> None:
         print("lazylinop is not installed: not in this run; try: pip install -e .[bench]", file=sys.stderr)
     rows = measure(options.device, options.rounds, options.threads, options.quick)
     if not options.quick:
-        command = "python -m benchmarks.run" + (
+        command = "python -m benchmarks.kernels" + (
             f" --device {options.device}" if options.device != "cpu" else ""
         )
         if options.rounds != parser.get_default("rounds"):
