@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from swallowtail.fitting import rivals as rival_forms
+from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.methods.low_rank import FULL_EIGH
 from swallowtail.fitting.methods.products import ProductFit
 from swallowtail.fitting.result import Quality
@@ -19,7 +21,9 @@ MADE_UP = 100  # samples for an estimate where no product was kept for it
 MADE_UP_NUMBERS = 2**22  # in all of them, at most; the longer the vectors, the less their angles differ
 SMALL = 512  # up to this n rivals take 0.2 s at most, and are measured though time is up
 LARGE = 2**14  # the same where no matrix is made of them
+HURRIED = 32  # x for an angle where time is up: a product with H takes a few hundredths of a second then
 NOT_MEASURED = "Rivals were not measured, as the fit was stopped."
+TIME_IS_UP = "Rivals were not measured, as time was up when the fit was done."
 EXACT = 1e-6  # relative error below which the matrix is the product
 
 
@@ -30,22 +34,33 @@ class Fitted(NamedTuple):
     others: dict[str, Any]  # name → operator, the other forms that were fitted
     seed: int
     stopped: bool  # time is up, or somebody waits: leave out what takes long
+    pulse: Callable[[], None] = lambda: None  # raises `Stop` if time is up by now
 
 
 def of_symmetric(H: np.ndarray, fitted: Fitted, sparse: Any, judged: rival_forms.Judged) -> Quality:
     """Measure a fit on the entries of H (n, n), and its rivals."""
-    n, operator = len(H), fitted.operator
-    measured = rival_forms.entries(operator) if n <= FULL_EIGH else operator
-    angle = error_angle_interval(H, measured, rival_forms.n_probes(n), seed=fitted.seed)
-    error = relative_error(H, measured, seed=fitted.seed).value
+    n, operator, hurried = len(H), fitted.operator, fitted.stopped and len(H) > SMALL
+    if hurried:
+        X = np.random.default_rng(fitted.seed).standard_normal((HURRIED, n)).T
+        angle, error = on_samples(operator, X, H @ X)
+    else:
+        measured = rival_forms.entries(operator) if n <= FULL_EIGH else operator
+        angle = error_angle_interval(H, measured, rival_forms.n_probes(n), seed=fitted.seed)
+        error = relative_error(H, measured, seed=fitted.seed).value
     cost, model = rival_forms.cost_of(operator, judged.prices), judged.prices.model
     score, unit = None, "°"
     if judged.target == "likelihood":
         score, unit = rival_forms.likelihood_score(H, operator), " nats"
     known = Quality(angle, error, [], [NOT_MEASURED], False, score, cost.time, model.source)
-    if fitted.stopped and n > SMALL:
+    if hurried:
         return known
-    found = rival_forms.dense_rivals(H, operator, judged, fitted.seed, fitted.others, sparse, fitted.stopped)
+    quick, pulse = fitted.stopped, fitted.pulse if n > SMALL else lambda: None
+    try:
+        found = rival_forms.dense_rivals(
+            H, operator, judged, fitted.seed, fitted.others, sparse, quick, pulse
+        )
+    except Stop:
+        return known._replace(notes=[TIME_IS_UP])
     notes = [rival_forms.verdict(angle.value if score is None else score, cost, found, model, unit)]
     notes += suggestions(H, judged.name) if judged.target == "matrix" and sparse is None else []
     if sparse is not None:

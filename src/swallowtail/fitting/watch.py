@@ -79,6 +79,11 @@ class Watch:
         if self.status:
             raise Stop
 
+    def stop_if_late(self) -> None:
+        """Raise `Stop` if time is up; for what follows a fit, which is done whatever comes of it."""
+        if self.limit is not None and time.perf_counter() > self.limit:
+            raise Stop
+
     def _ask_the_user(self, stage: str, done: int, objective: float) -> None:
         if self._users is None or self.status:
             return

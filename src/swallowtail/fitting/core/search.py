@@ -111,7 +111,7 @@ class Search:
         """Greedy growth up to the budget or ``goal``, in pieces that can be interrupted."""
         A = self.objective.residual(self.pairs, self.angles) if residual is None else residual.copy()
         # Whole layers: a layer cut short changes those that follow, and at n = 4096 that cost a kernel 2°.
-        piece = max(1, int(WORK_BETWEEN_REPORTS / (10.0 * self.objective.n)))
+        piece = max(1, int(WORK_BETWEEN_REPORTS / (40.0 * self.objective.n)))
         if goal > self.objective.rounding:  # a quality was asked for: do not grow far beyond it
             piece = max(1, min(piece, self.budget // 16))
         while len(self.angles) < self.budget and self.value > goal:
@@ -154,6 +154,7 @@ class Search:
             )
             if self.value <= goal or not len(angles):
                 break
+            self._tick("cycle")(angles, value)  # time may be up: the step that follows is long
             count = max(1, self.budget // int(generator.choice(shares)))
             threshold, grow_first = float(generator.choice(THRESHOLDS)), bool(generator.integers(2))
             new_pairs, new_angles, new_value = self._replace(

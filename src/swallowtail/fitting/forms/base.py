@@ -126,7 +126,8 @@ class Forms:
         raise NotImplementedError
 
     def _fitted(self, best: Candidate, others: dict[str, Any]) -> Fitted:
-        return Fitted(best.operator, others, self.request.seed + 1, bool(self.job.watch.status))
+        watch = self.job.watch
+        return Fitted(best.operator, others, self.request.seed + 1, bool(watch.status), watch.stop_if_late)
 
 
 def in_groups(operator: Any) -> Any:

@@ -20,7 +20,7 @@ from swallowtail.fitting.methods.hybrid import HybridFit, Plan, fit_hybrid
 from swallowtail.fitting.methods.low_rank import factor_analysis, gaussian_loss, probabilistic_pca
 from swallowtail.fitting.methods.pairs import fit_pairs
 from swallowtail.fitting.methods.recovery import recover_symmetric
-from swallowtail.fitting.quality import EXACT, of_symmetric
+from swallowtail.fitting.quality import EXACT, HURRIED, of_symmetric
 from swallowtail.fitting.result import Candidate, Quality
 from swallowtail.fitting.rivals import Judged, cost_of, likelihood_score, n_probes
 from swallowtail.metrics import error_angle
@@ -120,8 +120,9 @@ class SymmetricForms(Forms):
         within = [
             c for c in candidates if cost_of(c.operator, self.job.prices).of(family.unit) <= family.amount
         ]
+        probes = HURRIED if self.job.watch.status else n_probes(self.n)
         angles = [
-            error_angle(self.matrix, c.operator, n_probes(self.n), seed=self.request.seed + 2)
+            error_angle(self.matrix, c.operator, probes, seed=self.request.seed + 2)
             for c in within or candidates
         ]
         return (within or candidates)[int(np.argmin(angles))]

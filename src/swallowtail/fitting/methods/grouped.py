@@ -61,20 +61,27 @@ def fit_grouped(
     """
     n = len(H)
     goal = -np.inf if target_error is None or target != "matrix" else target_error**2
-    grown = None
+    grown, stopped = None, False
     if resume is None or resume["stage"] in STAGES[: STAGES.index("cycle")]:  # both growths take little time
-        resume, grown = None, _grown(H, n_rotations, size, n_rounds, target, goal, callback, save)
-    best = search_pairs(
-        Confined(H, target, n_rotations, size, n_rounds, GROWTHS[0]) if grown is None else grown.objective,
-        n_rotations,
-        cycles=default_cycles(n, n_rotations, effort) if cycles is None else cycles,
-        finish=EFFORTS[effort].finish if finish is None else finish,
-        goal=goal,
-        seed=seed,
-        callback=callback,
-        save=save,
-        resume=resume,
-        grown=grown,
+        resume = None
+        grown, stopped = _grown(H, n_rotations, size, n_rounds, target, goal, callback, save)
+    best = (
+        grown
+        if stopped and grown is not None
+        else search_pairs(
+            Confined(H, target, n_rotations, size, n_rounds, GROWTHS[0])
+            if grown is None
+            else grown.objective,
+            n_rotations,
+            cycles=default_cycles(n, n_rotations, effort) if cycles is None else cycles,
+            finish=EFFORTS[effort].finish if finish is None else finish,
+            goal=goal,
+            seed=seed,
+            callback=callback,
+            save=save,
+            resume=resume,
+            grown=grown,
+        )
     )
     wiring, angles = in_rounds(n, best.pairs, best.angles, size)
     d = Objective(H, target).eigenvalues(best.pairs, best.angles)
@@ -90,20 +97,23 @@ def _grown(
     goal: float,
     callback: Callback | None,
     save: Callable[[State], None] | None,
-) -> Search:
-    """The better one of both growths, polished."""
+) -> tuple[Search, bool]:
+    """The better one of both growths, polished, and whether the callback has stopped them."""
     best: Search | None = None
+    stopped = False
     for growth in GROWTHS:
+        if stopped:
+            break
         objective = Confined(H, target, n_rotations, size, n_rounds, growth)
         search = Search(objective, n_rotations, callback, save)
         try:
             search.grow(max(goal, objective.rounding), None)
             search.polish(POLISH * 3, POLISH_TOLERANCE)
-        except (Stop, KeyboardInterrupt):  # the next step will hear of it too
-            pass
+        except (Stop, KeyboardInterrupt):
+            stopped = True
         best = search if best is None or search.value < best.value else best
     assert best is not None
-    return best
+    return best, stopped
 
 
 def in_rounds(n: int, pairs: np.ndarray, angles: np.ndarray, size: int) -> tuple[Grouped, np.ndarray]:

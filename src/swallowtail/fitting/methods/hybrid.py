@@ -11,6 +11,7 @@ what a budget buys. Its members are fitted here:
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple
 
 import numpy as np
@@ -128,7 +129,7 @@ def _worth_long_turns(turns: _Turns, plan: Plan) -> list[int]:
     """The best two ranks by what scouts reach and cycles should add; the second only if it is close."""
     expected: dict[int, float] = {}
     for r in scouted_ranks(len(turns.H), len(plan.rotations) - 1):
-        if turns.stopped and expected:
+        if turns.stopped:
             return []
         share = plan.rotations[r] / max(plan.rotations[0], 1)
         expected[r] = turns.scout(plan.rotations[r], r) ** 0.5 * (1 - CYCLES_GAIN * share)
@@ -151,13 +152,16 @@ class _Turns:
 
     def without_rotations(self, plan: Plan) -> None:
         """c·I + low rank, and a diagonal + low rank."""
-        forms = {
-            "c·I": cut(self._values, self._vectors, plan.multiple),
-            "diagonal": diagonal_low_rank(self.H, len(plan.rotations) - 1),
-        }
-        for name, form in forms.items():
-            rest = self.H - (form.V * form.w) @ form.V.T - np.diag(form.diagonal)
-            self._keep(name, HybridFit.without_rotations(form, [(name, 0, self._value(rest))]))
+        self._keep_form("c·I", cut(self._values, self._vectors, plan.multiple))
+        most = len(plan.rotations) - 1
+        start = cut(self._values, self._vectors, most)
+        with contextlib.suppress(Stop, KeyboardInterrupt):
+            pulse = lambda: self._watched("terms", 0, self.found["c·I"].value)
+            self._keep_form("diagonal", diagonal_low_rank(self.H, most, start, pulse=pulse))
+
+    def _keep_form(self, name: str, form: LowRank) -> None:
+        rest = self.H - (form.V * form.w) @ form.V.T - np.diag(form.diagonal)
+        self._keep(name, HybridFit.without_rotations(form, [(name, 0, self._value(rest))]))
 
     def scout(self, n_rotations: int, rank: int) -> float:
         """The error that short turns reach."""

@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import scipy
 
@@ -87,7 +89,13 @@ def cut(values: np.ndarray, vectors: np.ndarray, r: int) -> LowRank:
     return LowRank(c * scale, (values[taken] - c) * scale, vectors[:, taken])
 
 
-def diagonal_low_rank(H: np.ndarray, rank: int, start: LowRank | None = None, work: float = WORK) -> LowRank:
+def diagonal_low_rank(
+    H: np.ndarray,
+    rank: int,
+    start: LowRank | None = None,
+    work: float = WORK,
+    pulse: Callable[[], None] | None = None,
+) -> LowRank:
     """A diagonal + rank r, the best in Frobenius norm that turns from the best c·I + rank r reach.
 
     Args:
@@ -95,6 +103,7 @@ def diagonal_low_rank(H: np.ndarray, rank: int, start: LowRank | None = None, wo
         rank: r.
         start: the best c·I + rank r, if it is known.
         work: multiply-adds that the turns may take; 20 turns are taken in any case.
+        pulse: called between two turns; it may raise to end them.
     """
     n, rank = len(H), min(rank, len(H))
     if rank == 0:
@@ -103,7 +112,7 @@ def diagonal_low_rank(H: np.ndarray, rank: int, start: LowRank | None = None, wo
     A = H / largest
     start = low_rank(H, [rank])[rank] if start is None else start
     turns = _Turns(A, start.w / largest, start.V)
-    turns.run(min(TURNS, max(20, int(work / (4.0 * n * n * (rank + SPARE))))))
+    turns.run(min(TURNS, max(20, int(work / (4.0 * n * n * (rank + SPARE))))), pulse)
     d, w, V = turns.best
     return LowRank(d * largest, w * largest, V)
 
@@ -124,9 +133,11 @@ class _Turns:
             spare = np.random.default_rng(0).standard_normal((len(A), width - len(w)))
             self.space = np.concatenate([V, spare], axis=1)
 
-    def run(self, turns: int) -> None:
+    def run(self, turns: int, pulse: Callable[[], None] | None = None) -> None:
         before, seen, idle = self.error, list[tuple[np.ndarray, np.ndarray]](), 0
         for turn in range(turns):
+            if pulse is not None:
+                pulse()
             new = self._turn(self.d)
             seen = [*seen[-MEMORY:], (self.d, new)]
             if (turn + 1) % LOOKS == 0:

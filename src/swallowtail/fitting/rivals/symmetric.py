@@ -44,6 +44,7 @@ def dense_rivals(
     others: dict[str, Any],
     sparse: Any = None,
     quick: bool = False,
+    pulse: Callable[[], None] = lambda: None,
 ) -> list[Rival]:
     """Every rival of ``operator`` as an approximation of the dense matrix H.
 
@@ -55,6 +56,7 @@ def dense_rivals(
         others: name → operator, the other forms that were fitted.
         sparse: the CSR matrix, if H came as one.
         quick: somebody waits: c·I + low rank alone, of what would have to be fitted.
+        pulse: called between two rivals; it may raise to end the comparison.
     """
     n, prices, model = len(H), judged.prices, judged.prices.model
     own = cost_of(operator, prices)
@@ -62,13 +64,19 @@ def dense_rivals(
     whole = Cost(n * n, 4 * n * n, n * n, model.at("dense", n))
     # Where the budget pays for all n² numbers, the dense matrix is the rival.
     dense = [unit for unit in UNITS if whole.of(unit) <= amounts[unit]]
-    forms = _low_rank_forms(H, {unit: a for unit, a in amounts.items() if unit not in dense}, judged, quick)
+    payable = {unit: amount for unit, amount in amounts.items() if unit not in dense}
+    forms = _low_rank_forms(H, payable, judged, quick, pulse)
     if judged.target == "matrix" and not quick:
+        pulse()
         forms += sparse_rivals(H, amounts, model)
+        pulse()
         forms += hodlr_rivals(H, amounts)
     forms += [other_form(name, other, prices) for name, other in others.items()]
     measure = _Measure(H, judged.target, seed)
-    rivals = [measure(form) for form in forms]
+    rivals = []
+    for form in forms:
+        pulse()
+        rivals.append(measure(form))
     exact = measure.exact_score
     if sparse is not None:
         stored = 8 * sparse.nnz + 4 * (n + 1)  # bytes: values and columns, and where rows begin
@@ -88,7 +96,7 @@ def dense_rivals(
 
 
 def _low_rank_forms(
-    H: np.ndarray, amounts: dict[str, float], judged: Judged, quick: bool
+    H: np.ndarray, amounts: dict[str, float], judged: Judged, quick: bool, pulse: Callable[[], None]
 ) -> list[Alternative]:
     """c·I + low rank and a diagonal + low rank of the ranks nearest to each amount."""
     n, prices = len(H), judged.prices
@@ -114,7 +122,12 @@ def _low_rank_forms(
             if what == "c·I":
                 form = cuts[r]
             else:
-                form = plain.factor_analysis(H, r) if likely else plain.diagonal_low_rank(H, r, cuts[r], WORK)
+                pulse()
+                form = (
+                    plain.factor_analysis(H, r)
+                    if likely
+                    else plain.diagonal_low_rank(H, r, cuts[r], WORK, pulse)
+                )
             forms.append(Alternative(f"{what} + rank {r}", form, beside[what](r), shared(by_name, r)))
     return forms
 
