@@ -160,7 +160,8 @@ def _development(rows: list[Row]) -> Iterator[str]:
     yield from (
         "**Development runs on an H200**: 10 M parameters (width 512, three layers), 400 steps, one seed. They chose "
         "the groups, so they are no test of them. Rounds of groups ran as plain PyTorch operations, with a first fit "
-        'at the first step; "GivensAdam" is the kernels before its moments began anew in the first basis.', "",
+        'at the first step; "GivensAdam" is the kernels before its moments began anew in the first basis. Rates are as '
+        "they were applied: matrices in groups now move by twice the rate.", "",
         "| | rate | loss |", "|---|---|---|",
     )  # fmt: skip
     for r in mine:

@@ -16,7 +16,7 @@ from swallowtail.optim.adam.groups import (
     new_groups,
     refit_groups,
 )
-from swallowtail.optim.adam.state import LEFT, direction_bound
+from swallowtail.optim.adam.state import LEFT, RATE_IN_GROUPS, direction_bound
 
 LIKE = torch.zeros((), dtype=torch.float64)
 
@@ -118,4 +118,31 @@ def test_no_entry_moves_further_than_adam_could():
         before = p.detach().clone()
         optimizer.step()
         size = (p.detach() - before).norm() / p.numel() ** 0.5
-        assert size <= direction_bound(0.9, 0.99, 12)
+        assert size <= RATE_IN_GROUPS * direction_bound(0.9, 0.99, 12)
+
+
+def autoencoder_loss(optimizer_of, seed: int) -> float:
+    """The mean loss of the last 20 of 150 minibatches, at a rate that suits Adam."""
+    draws = torch.Generator().manual_seed(seed)
+    X = torch.randn(256, 6, generator=draws) @ torch.randn(6, 24, generator=draws)
+    X += 0.3 * torch.randn(256, 24, generator=draws)
+    shapes = ((16, 24), (4, 16), (16, 4), (24, 16))
+    weights = [torch.nn.Parameter(torch.randn(m, n, generator=draws) / n**0.5) for m, n in shapes]
+    optimizer, losses = optimizer_of(weights, 0.01), []
+    for _ in range(150):
+        x = h = X[torch.randint(256, (32,), generator=draws)]
+        optimizer.zero_grad()
+        for W in weights:
+            h = (h @ W.T).tanh() if W is not weights[-1] else h @ W.T
+        loss = (h - x).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return sum(losses[-20:]) / 20
+
+
+def test_at_adams_rate_it_is_no_worse_than_adam():
+    """Without the larger steps in groups it would be 1.4 times as high."""
+    adam = lambda p, lr: torch.optim.Adam(p, lr, betas=(0.9, 0.99))
+    ours, theirs = (sum(autoencoder_loss(make, seed) for seed in (0, 1)) for make in (GivensAdam, adam))
+    assert ours <= theirs
