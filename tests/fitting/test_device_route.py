@@ -67,3 +67,17 @@ def test_matrices_that_it_refuses():
             fit_symmetric(bad)
     lopsided = (H + 1e-3 * torch.triu(H, 1))[:16, :16]
     assert fit_symmetric(lopsided, symmetrize=True, **SHORT).angle < 60
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_matrix_on_a_gpu_is_fitted_there(monkeypatch):
+    monkeypatch.undo()
+    kernel = torch.from_numpy(st.datasets.grid_kernel((24, 24), "exponential", 6.0, scramble=1)).float()
+    here = fit_symmetric(kernel.cuda(), method="pairs", cycles=1)
+    again = fit_symmetric(kernel.cuda(), method="pairs", cycles=1)
+    assert here.operator.device.type == "cuda"
+    assert "On a GPU" in here.message
+    np.testing.assert_array_equal(
+        here.operator.rotation.angles.cpu().numpy(), again.operator.rotation.angles.cpu().numpy()
+    )
+    assert here.angle < 1.05 * fit_symmetric(kernel, method="pairs", cycles=1).angle

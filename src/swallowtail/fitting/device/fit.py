@@ -56,8 +56,8 @@ def fit_on_device(
     """
     objective = DeviceObjective(H if H.dtype == torch.float64 else H.float())
     if cycles is None:
-        # A cycle waits for the device rather than for its arithmetic: it takes about as long as the root of n·K.
-        affordable = CYCLES * (AT / (objective.n * max(n_rotations, 1))) ** 0.5
+        # A small cycle waits for the device rather than for its arithmetic: its time grows less than n·K does.
+        affordable = CYCLES * (AT / (objective.n * max(n_rotations, 1))) ** 0.75
         cycles = round(EFFORTS[effort].cycles * affordable)
     search = search_pairs(
         objective,

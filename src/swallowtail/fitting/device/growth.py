@@ -17,6 +17,7 @@ from swallowtail.fitting.core.product import compiled
 from swallowtail.fitting.device.walks import Steps, by_kernels, rotate
 
 SCAN, ROW, PAIRS = 1024, 1024, 64  # columns or pairs that a program of the kernels takes at a time
+ALIGNED = 4  # int32 in 16 bytes: Triton compiles kernels for such addresses, and again for others
 TIES = 1e-3  # weights that differ relatively by less count as equal, see `favour`
 
 
@@ -76,7 +77,7 @@ def grow_layers(
             break
         i = _disjoint(weight, partner, threshold * float(weight.max()), n_rotations - k)
         chosen = np.sort(np.stack([i, partner[i]], 1), axis=1)
-        tangents.append(_turn(A, torch.from_numpy(np.array(chosen.T, np.int32, order="C")).to(A.rest.device)))
+        tangents.append(_turn(A, *_sent(chosen, A.rest.device)))
         pairs.append(chosen)
         k += len(chosen)
     return np.concatenate(pairs), np.arctan(torch.cat(tangents).cpu().numpy())
@@ -107,22 +108,30 @@ def _largest(rest: Tensor) -> tuple[np.ndarray, np.ndarray]:  # shape: (n,) each
     return values.double().numpy(), where.numpy()
 
 
-def _turn(A: Residual, pairs: Tensor) -> Tensor:  # shape: (m,), float64
-    """One layer of Jacobi rotations, in place; the tangents of their angles. Pairs (2, m), int32."""
+def _sent(pairs: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor]:
+    """i and j of pairs (m, 2) on the device, int32, each at an address that `ALIGNED` numbers divide."""
+    m = len(pairs)
+    both = np.zeros((2, -(-m // ALIGNED) * ALIGNED), np.int32)
+    both[:, :m] = pairs.T
+    first, second = torch.from_numpy(both).to(device)
+    return first[:m], second[:m]
+
+
+def _turn(A: Residual, first: Tensor, second: Tensor) -> Tensor:  # shape: (m,), float64
+    """One layer of Jacobi rotations on rows ``first`` and ``second`` (m,), in place; the tangents of their angles."""
     rest, d = A
-    n, m = len(rest), pairs.shape[1]
+    n, m = len(rest), len(first)
     if by_kernels(rest):
         from swallowtail.fitting.device.kernels import angles_kernel, turn_columns_kernel, turn_rows_kernel
 
         tangents = torch.empty(m, dtype=torch.float64, device=d.device)
-        c, s = torch.empty((2, m), dtype=d.dtype, device=d.device)
-        first, second = pairs
+        c, s = (torch.empty(m, dtype=d.dtype, device=d.device) for _ in range(2))
         blocks = -(-m // PAIRS)
         angles_kernel[(blocks,)](rest, d, first, second, tangents, c, s, n, m, BLOCK=PAIRS, num_warps=2)
         turn_rows_kernel[(m, -(-n // ROW))](rest, first, second, c, s, n, BLOCK=ROW, num_warps=4)
         turn_columns_kernel[(n, blocks)](rest, first, second, c, s, n, m, BLOCK=PAIRS, num_warps=2)
         return tangents
-    i, j = pairs.long()
+    i, j = first.long(), second.long()
     a, off, b = d[i].double(), rest[i, j].double(), d[j].double()
     gap = a - b
     tangents = torch.where(gap < 0.0, -2.0, 2.0) * off / (gap.abs() + torch.sqrt(gap**2 + 4.0 * off**2))

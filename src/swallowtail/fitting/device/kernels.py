@@ -3,6 +3,8 @@
 In `rotate_kernel` and `walk_kernel` a program has WIDTH columns of the matrix to itself, and takes the rotations in
 steps of STEP that share no row. Rows go through the L1 cache. Between two steps stands a barrier, as other threads read
 what these have written. In growth A has zeros on its diagonal; the diagonal lies apart.
+
+Numbers of steps and pairs differ from call to call: kernels are not compiled anew for those that 16 divides.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import triton.language as tl
 TIES = tl.constexpr(1e-3)  # see `growth.favour`
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_steps"])
 def rotate_kernel(
     x_ptr, first_ptr, second_ptr, cos_ptr, sin_ptr, n_steps, n_columns,
     BACK: tl.constexpr, STEP: tl.constexpr, WIDTH: tl.constexpr,
@@ -36,7 +38,7 @@ def rotate_kernel(
         tl.debug_barrier()
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_steps"])
 def walk_kernel(
     v_ptr, x_ptr, d_ptr, block_ptr, first_ptr, second_ptr, cos_ptr, sin_ptr, out_ptr, n_steps, n_columns,
     SUMS: tl.constexpr, LOSSES: tl.constexpr, STEP: tl.constexpr, WIDTH: tl.constexpr,
@@ -112,7 +114,7 @@ def largest_kernel(a_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + n + row, first.to(tl.float64))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_pairs"])
 def angles_kernel(
     a_ptr, d_ptr, first_ptr, second_ptr, tan_ptr, cos_ptr, sin_ptr, n, n_pairs, BLOCK: tl.constexpr
 ):
@@ -148,7 +150,7 @@ def turn_rows_kernel(a_ptr, first_ptr, second_ptr, cos_ptr, sin_ptr, n, BLOCK: t
     tl.store(y, c * b - s * a, mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_pairs"])
 def turn_columns_kernel(a_ptr, first_ptr, second_ptr, cos_ptr, sin_ptr, n, n_pairs, BLOCK: tl.constexpr):
     """A ← AG in place: a program has some pairs of columns of one row. A pair's own entries become zero."""
     row = tl.program_id(0)
