@@ -76,7 +76,7 @@ def test_as_a_module_with_a_mistake_and_with_ctrl_c(tmp_path):
     )  # fmt: skip
     try:
         seen = b""
-        while b"rotations, error" not in seen:
+        while b" rotations\n" not in seen:
             seen += os.read(process.stderr.fileno(), 4096)
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)

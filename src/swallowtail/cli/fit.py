@@ -188,15 +188,16 @@ def _summary(result: Any) -> dict[str, Any]:
 
 
 class _Lines:
-    """Progress for a log: a line now and then."""
+    """Progress for a log: a line after a second, and then now and then."""
 
     def __init__(self) -> None:
-        self.begin = self.last = time.perf_counter()
+        self.begin = time.perf_counter()
+        self.next = self.begin + min(1.0, LINES)
 
     def __call__(self, stage: str, rotations: int, objective: float) -> None:
         now = time.perf_counter()
-        if now - self.last >= LINES:
-            self.last = now
+        if now >= self.next:
+            self.next = now + LINES
             text = f"swallowtail: {now - self.begin:.0f} s, {stage}, {rotations} rotations"
             print(text, file=sys.stderr, flush=True)
 

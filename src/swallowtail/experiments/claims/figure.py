@@ -33,7 +33,7 @@ def plot(rows: list[Row]) -> Any:
     axes[2].set(
         xscale="log", xlabel="epochs", ylabel="angle, degrees", title="D's rate over Q's, each at its best α"
     )
-    axes[2].legend()
+    plots.legend_below(axes[2])
     cases = select.kinds(rows, "n_large", part="inverse")
     names, lengths = [], []
     for n_large in cases:
@@ -48,7 +48,7 @@ def plot(rows: list[Row]) -> Any:
     axes[4].axhline(fourth[0]["haar"], color=plots.PALETTE[1], linestyle="--", label="uniform, 3n/(n + 2)")
     axes[4].set_xticks([r["depth"] for r in deep])
     axes[4].set(xlabel="depth", ylabel="n² · mean of Q⁴", title="random products and uniform rotations")
-    axes[4].legend()
+    plots.legend_below(axes[4])
     return figure
 
 
