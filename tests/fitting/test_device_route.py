@@ -69,7 +69,7 @@ def test_matrices_that_it_refuses():
     assert fit_symmetric(lopsided, symmetrize=True, **SHORT).angle < 60
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 def test_a_matrix_on_a_gpu_is_fitted_there(monkeypatch):
     monkeypatch.undo()
     kernel = torch.from_numpy(st.datasets.grid_kernel((24, 24), "exponential", 6.0, scramble=1)).float()
