@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
@@ -30,7 +30,7 @@ MORE = 4  # times n⌈lg n⌉/2 rotations are tried, up to so many columns:
 LARGEST_SEARCH = 1024
 
 
-class GivensCovariance(Chosen, BaseEstimator):
+class GivensCovariance(Chosen, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Gaussian covariance Σ = Q D^½ (1 + V diag(w) Vᵀ) D^½ Qᵀ with Q a product of Givens rotations.
 
     Without rank-one terms V it stores K angles and n variances instead of n(n + 1)/2 numbers, and log-densities,
@@ -156,6 +156,14 @@ class GivensCovariance(Chosen, BaseEstimator):
         """Rows with the location subtracted and covariance 1, in the basis of D, shape (N, n)."""
         shape = self.shape_
         return torch.cat([shape.whiten(rows) for rows in self._centred(X)]).numpy()
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The same as `whiten`: a step of a pipeline, with ``set_output`` and names of its columns."""
+        return self.whiten(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.statistics_.n
 
     def score_samples(self, X: Any) -> Any:
         """Log-density of every row, shape (N,); of a dask array, a dask array."""
