@@ -59,7 +59,9 @@ def _cluster(workers: int) -> tuple[Any, Any, Any]:
     from distributed import Client, LocalCluster
 
     config.set({"distributed.scheduler.allowed-failures": 100})
-    cluster = LocalCluster(workers, threads_per_worker=1, processes=True, dashboard_address=None)
+    cluster = LocalCluster(
+        workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+    )
     parts = [da.from_delayed(delayed(made)(i, CHUNK), (CHUNK, COLUMNS), np.float32) for i in range(CHUNKS)]
     return cluster, Client(cluster), da.concatenate(parts)
 
