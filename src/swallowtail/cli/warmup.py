@@ -212,10 +212,10 @@ def _adam(device: str) -> None:
 
     from swallowtail.optim import GivensAdam
 
-    model = torch.nn.Linear(64, 32).to(device)
+    model = torch.nn.Linear(256, 128).to(device)  # groups of 128, as most layers have
     optimizer = GivensAdam(model.parameters())
     for seed in range(12):
-        x = torch.randn(8, 64, generator=torch.Generator().manual_seed(seed)).to(device)
+        x = torch.randn(8, 256, generator=torch.Generator().manual_seed(seed)).to(device)
         optimizer.zero_grad()
         model(x).square().sum().backward()
         optimizer.step()
