@@ -1,175 +1,45 @@
-"""Statistics past one machine: workers killed at random moments, two workers beside one, memory over many rows.
+"""Memory over many rows: 784 columns made on the fly and taken in by partial_fit.
 
-    python -m benchmarks.gaussians.scale [--only kills groups speed memory] [--trials 20] [--rows 1000000]
+    python -m benchmarks.gaussians.scale [--rows 1000000]
 
-Rows go to results/scale.csv; docs/scale.md quotes them.
+The row goes to results/scale.csv; docs/scale.md quotes it.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import signal
-import subprocess
 import sys
-import tempfile
-import threading
 import time
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.common.rows import FACTS, Row, read_rows, write_rows
+from benchmarks.common.rows import Row, write_rows
 from benchmarks.gaussians.large import _memory
 from swallowtail import GivensCovariance
 
-COLUMNS, CHUNK, CHUNKS = 256, 2_000, 40
-PROGRAM = """
-import datetime, sys, time
-import numpy as np, torch.distributed as dist
-from swallowtail import GivensCovariance
-from swallowtail.gaussians import fit_distributed
-
-folder, rank, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-X = np.random.default_rng([seed, rank]).standard_normal((20_000, 256), np.float32)
-dist.init_process_group(
-    "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2, timeout=datetime.timedelta(seconds=15)
-)
-print("begun", flush=True)
-try:
-    for _ in range(40):
-        fit_distributed(GivensCovariance(sketch=False), X).statistics_
-    print("finished", flush=True)
-except RuntimeError as error:
-    assert "start a group of those that are left" in str(error), error
-    print("told", flush=True)
-"""
+BLOCK = 10_000  # rows at a time
 
 
-def made(seed: int, count: int) -> np.ndarray:
-    """Rows for one chunk, made where they are used."""
-    return np.random.default_rng(seed).standard_normal((count, COLUMNS), np.float32)
-
-
-def _cluster(workers: int) -> tuple[Any, Any, Any]:
-    import dask.array as da
-    from dask import config, delayed
-    from distributed import Client, LocalCluster
-
-    config.set({"distributed.scheduler.allowed-failures": 100})
-    cluster = LocalCluster(
-        workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
-    )
-    parts = [da.from_delayed(delayed(made)(i, CHUNK), (CHUNK, COLUMNS), np.float32) for i in range(CHUNKS)]
-    return cluster, Client(cluster), da.concatenate(parts)
-
-
-def _kill(nanny: Any) -> None:
-    if nanny.pid:  # None while the last one killed is being replaced
-        os.kill(nanny.pid, signal.SIGKILL)
-
-
-def kills(trials: int) -> list[Row]:
-    """A dask worker killed at a random moment of every fit: the same answer, bit by bit, or an error; and no hang."""
-    cluster, client, X = _cluster(2)
-    rng, right = np.random.default_rng(0), GivensCovariance().partial_fit(X).statistics_.moments.scatter
-    start = time.perf_counter()
-    GivensCovariance().partial_fit(X)
-    usual = time.perf_counter() - start
-    same = errors = 0
-    for _ in tqdm(range(trials), desc="dask"):
-        when = float(rng.uniform(0, usual))
-        workers = list(cluster.workers.values())
-        victim = workers[int(rng.integers(len(workers)))]
-        timer = threading.Timer(when, _kill, (victim,))
-        timer.start()
-        try:
-            found = GivensCovariance().partial_fit(X).statistics_.moments.scatter
-            same += bool(np.array_equal(found, right))
-        except Exception as error:  # counted: none of them is expected
-            errors += 1
-            tqdm.write(f"{type(error).__name__}: {error}")
-        timer.join()
-    client.close()
-    cluster.close()
-    return [{"task": "kills", "engine": "dask", "trials": trials, "same": same, "errors": errors}]
-
-
-def groups(trials: int) -> list[Row]:
-    """One of two gloo processes killed at a random moment: the other must finish or say how to go on, and not hang."""
-    rng, told, finished = np.random.default_rng(1), 0, 0
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-    for seed in tqdm(range(trials), desc="gloo"):
-        with tempfile.TemporaryDirectory() as folder:
-            Path(folder, "program.py").write_text(PROGRAM)
-            command = [sys.executable, f"{folder}/program.py", folder]
-            processes = [
-                subprocess.Popen(
-                    [*command, str(rank), str(seed)], env=environment, stdout=subprocess.PIPE, text=True
-                )
-                for rank in range(2)
-            ]
-            assert processes[0].stdout
-            processes[0].stdout.readline()  # both have met
-            time.sleep(float(rng.uniform(0, 2.0)))
-            processes[1].kill()
-            said, _ = processes[0].communicate(timeout=120)
-            processes[1].communicate()
-            told, finished = told + ("told" in said), finished + ("finished" in said)
-    return [{"task": "kills", "engine": "gloo", "trials": trials, "same": finished, "errors": told}]
-
-
-def speed(rounds: int = 3) -> list[Row]:
-    """The same rows by one worker and by two, in turn; the medians of the seconds."""
-    seconds: dict[int, list[float]] = {1: [], 2: []}
-    for _ in range(rounds):
-        for workers, found in seconds.items():
-            cluster, client, X = _cluster(workers)
-            GivensCovariance().partial_fit(X[:CHUNK])  # imports
-            start = time.perf_counter()
-            GivensCovariance().partial_fit(X)
-            found.append(time.perf_counter() - start)
-            client.close()
-            cluster.close()
-    one, two = (min(found) for found in seconds.values())
-    return [{"task": "speed", "engine": "dask", "trials": rounds, "one": one, "two": two, "ratio": one / two}]
-
-
-def memory(count: int) -> list[Row]:
-    """``count`` × 784 rows made on the fly; this process's memory after a tenth of them and at the end."""
+def memory(count: int) -> Row:
+    """This process's memory after a tenth of the rows and at the end."""
     rng, model, marks = np.random.default_rng(0), GivensCovariance(), []
     start = time.process_time()
-    for first in tqdm(range(0, count, 10_000), desc="rows"):
-        model.partial_fit(rng.standard_normal((10_000, 784), np.float32))
-        if first + 10_000 in (count // 10, count):
+    for first in tqdm(range(0, count, BLOCK), desc="rows"):
+        model.partial_fit(rng.standard_normal((BLOCK, 784), np.float32))
+        if first + BLOCK in (count // 10, count):
             marks.append(_memory("RssAnon"))
     seconds = time.process_time() - start
     about: Row = {"task": "memory", "engine": "partial_fit", "trials": count, "seconds": seconds}
-    return [{**about, "bytes_at_a_tenth": marks[0], "bytes_at_the_end": marks[-1]}]
+    return {**about, "bytes_at_a_tenth": marks[0], "bytes_at_the_end": marks[-1]}
 
 
 def main() -> None:
-    tasks = ("kills", "groups", "speed", "memory")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="*", choices=tasks, default=tasks)
-    parser.add_argument("--trials", type=int, default=20)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    options = parser.parse_args()
-    command = f"python -m benchmarks.gaussians.scale {' '.join(sys.argv[1:])}".strip()
-    rows: list[Row] = [{k: v for k, v in r.items() if k not in FACTS} for r in read_rows("scale")]
-    for task in options.only:
-        made_rows = {
-            "kills": lambda: kills(options.trials),
-            "groups": lambda: groups(options.trials),
-            "speed": speed,
-            "memory": lambda: memory(options.rows),
-        }[task]()
-        keys = {(r["task"], r["engine"]) for r in made_rows}
-        rows = [r for r in rows if (r["task"], r["engine"]) not in keys] + made_rows
-        write_rows("scale", rows, command)
-        tqdm.write(str(made_rows))
+    parser.add_argument("--rows", type=int, default=1_000_000, help="a multiple of 100,000")
+    row = memory(parser.parse_args().rows)
+    write_rows("scale", [row], f"python -m benchmarks.gaussians.scale {' '.join(sys.argv[1:])}".strip())
+    print(row)
 
 
 if __name__ == "__main__":
