@@ -25,8 +25,9 @@ demo: $(VENV)/.ready
 docs: $(VENV)/.ready
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs site
 
-# -rs: one line for each reason to skip, with how often it was one.
-test: lint docs
+# Lint and site side by side, then the tests. -rs: one line for each reason to skip, with how often it was one.
+test: $(VENV)/.ready
+	$(MAKE) -j2 lint docs
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rs
 
 # What is slower or needs optional packages. Bounded in time.

@@ -103,7 +103,7 @@ def npy(array, **options):
         ("a.npy", b"junk", "written by numpy.save"),
         ("a.npy", npy(np.array([{}], dtype=object), allow_pickle=True), "Python objects"),
         ("a.npy", npy(np.triu(np.ones((3, 3)))), "a symmetric matrix"),
-        ("a.csv", b"1,2\n3", "comma-separated"),
+        ("a.csv", b"1,2\n3", "the number of columns changed"),
         ("a.exe", b"", ".npy"),
         ("", b"", ".npy"),
         ("../../a.pkl", b"", ".npy"),
