@@ -42,10 +42,10 @@ if INTERPRETED:
     interpreter._patch_lang_tensor = _patch_with_index
 
 
-def run_interpreted(path: str) -> None:
+def run_interpreted(path: str, *options: str) -> None:
     """Run a file or folder of tests in the interpreter."""
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", path]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", path, *options]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -19,10 +19,21 @@ from swallowtail.kernels.protocol import FORMS
 from swallowtail.wiring import Butterfly, Pairs
 
 
+HERE = Path(__file__).parent
+LONGEST = ("test_backend.py", "test_butterfly.py", "test_grouped.py")  # in processes of their own, side by side
+    "test_backend.py",
+    "test_butterfly.py",
+)  # in processes of their own, so that no worker waits for the last
+
+
 @only_without_kernels
-def test_in_the_interpreter():
+@pytest.mark.parametrize("part", [*LONGEST, "the rest"])
+def test_in_the_interpreter(part):
     """All kernel tests of this folder."""
-    run_interpreted(str(Path(__file__).parent))
+    if part in LONGEST:
+        run_interpreted(str(HERE / part))
+    else:
+        run_interpreted(str(HERE), *(f"--ignore={HERE / name}" for name in LONGEST))
 
 
 # Every small length and depth, each order of strides; one group (n ≤ 16), two (17 and more), and a rest of stages.
