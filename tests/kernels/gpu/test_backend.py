@@ -18,12 +18,9 @@ from swallowtail.kernels.gpu import backend as gpu
 from swallowtail.kernels.protocol import FORMS
 from swallowtail.wiring import Butterfly, Pairs
 
-
 HERE = Path(__file__).parent
-LONGEST = ("test_backend.py", "test_butterfly.py", "test_grouped.py")  # in processes of their own, side by side
-    "test_backend.py",
-    "test_butterfly.py",
-)  # in processes of their own, so that no worker waits for the last
+# In processes of their own, so that no worker waits for the last.
+LONGEST = ("test_backend.py", "test_butterfly.py", "test_grouped.py")
 
 
 @only_without_kernels
