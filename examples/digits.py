@@ -6,27 +6,15 @@ python examples/digits.py [--output demo-output]
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
+from common import microseconds
 from matplotlib.figure import Figure
 
 import swallowtail as st
 from swallowtail.datasets import digits_covariance
-
-
-def microseconds(run: Callable[[], object]) -> float:
-    """Median time of a call."""
-    run()
-    times = []
-    for _ in range(50):
-        begin = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - begin)
-    return 1e6 * float(np.median(times))
 
 
 def draw(H: np.ndarray, fits: dict[str, np.ndarray], path: Path) -> None:

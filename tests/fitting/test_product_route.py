@@ -2,21 +2,10 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
-import torch
+from function_cases import LINE, A, N, heat
 
 import swallowtail as st
 from swallowtail.fitting import fit_symmetric, functions
-
-N = 48
-A = st.random_symmetric(N, 6, seed=3) + 0.2 * np.eye(N)
-LINE = sp.diags_array(
-    [np.full(N, 2.2), np.full(N - 1, -1.0), np.full(N - 1, -1.0)], offsets=[0, 1, -1]
-).tocsr()
-
-
-def heat(d):
-    return torch.exp(-3.0 * d)
 
 
 @pytest.mark.parametrize("target", ["inverse", heat], ids=["inverse", "heat"])

@@ -39,29 +39,27 @@ def blobs(n_samples=600, n=12, k=3, seed=0, distance=6.0):
     return X, labels, centres
 
 
-def test_log_densities_are_those_of_dense_gaussians():
-    X, _, _ = blobs()
-    model = GivensMixture(3, random_state=0).fit(X)
+def dense_log_densities(model, X):  # shape: (rows, components)
     logs = [
         torch.distributions.MultivariateNormal(torch.from_numpy(mean), precision_matrix=precision.to_dense())
         .log_prob(torch.from_numpy(X))
         .numpy()
         for mean, precision in zip(model.means_, model.precisions_, strict=True)
     ]
-    logs = np.stack(logs, axis=1) + np.log(model.weights_)
+    return np.stack(logs, axis=1) + np.log(model.weights_)
+
+
+def test_log_densities_are_those_of_dense_gaussians():
+    X, _, _ = blobs()
+    model = GivensMixture(3, random_state=0).fit(X)
+    logs = dense_log_densities(model, X)
     spread = X.var(0) + 0.1 * X.var(0).mean()
     broad = np.log(1 / 601) - 0.5 * ((X - X.mean(0)) ** 2 / spread + np.log(2 * np.pi * spread)).sum(1)
     np.testing.assert_allclose(
         model.score_samples(X), np.logaddexp(np.log(600 / 601) + logsumexp(logs, axis=1), broad), rtol=1e-7
     )
     model = GivensMixture(3, shrinkage=0.01, random_state=0).fit(X)  # a number: no background
-    logs = [
-        torch.distributions.MultivariateNormal(torch.from_numpy(mean), precision_matrix=precision.to_dense())
-        .log_prob(torch.from_numpy(X))
-        .numpy()
-        for mean, precision in zip(model.means_, model.precisions_, strict=True)
-    ]
-    logs = np.stack(logs, axis=1) + np.log(model.weights_)
+    logs = dense_log_densities(model, X)
     np.testing.assert_allclose(model.score_samples(X), logsumexp(logs, axis=1), rtol=1e-7)
     np.testing.assert_array_equal(model.predict(X), logs.argmax(1))
     np.testing.assert_allclose(model.predict_proba(X).sum(1), 1.0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -30,37 +32,28 @@ BEFORE_ALL, BEHIND_ALL = 0.5, 0.1  # how often new rotations stand there
 EXACT = 1e-15  # a squared relative error that is rounding
 
 
-class Smooth:
-    """A smooth function of the angles of Q; smaller is better. Abstract: `Objective`, `Alignment`.
-
-    A subclass sets the attributes, and gives what a search for pairs needs beside the polish.
-    """
+class Searched(ABC):
+    """A function of the angles of Q that `core.search` makes small: all that it asks of one."""
 
     n: int
-    tiles: np.ndarray  # `tile` of the matrix
-    target: int  # MATRIX, LIKELIHOOD or ROTATION
-    floor: float  # smallest variance the likelihood sees
-    unit: float  # what the compiled sum is divided by
-    constant: float  # what it is taken from
     rounding: float  # a value that is rounding: no search goes on below it
 
-    def residual(self, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:  # shape: (n, n)
-        """What Q leaves of the matrix: QᵀHQ, or QᵀR."""
-        raise NotImplementedError
+    @abstractmethod
+    def residual(self, pairs: np.ndarray, angles: np.ndarray) -> Any:
+        """What Q leaves of the matrix, QᵀHQ or QᵀR, as `of_residual` and `grow` take it."""
 
-    def of_residual(self, A: np.ndarray) -> float:
+    @abstractmethod
+    def of_residual(self, A: Any) -> float:
         """The objective when that is A."""
-        raise NotImplementedError
 
-    def grow(
-        self, A: np.ndarray, count: int, threshold: float, enough: int = 0
-    ) -> tuple[np.ndarray, np.ndarray]:
+    @abstractmethod
+    def grow(self, A: Any, count: int, threshold: float, enough: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Choose ``count`` rotations on the residual A, which becomes the new one; pairs and angles.
 
         With ``enough`` it may return behind a layer that has brought so many.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def regrow(
         self,
         pairs: np.ndarray,
@@ -70,11 +63,43 @@ class Smooth:
         generator: np.random.Generator,
     ) -> tuple[np.ndarray, np.ndarray]:
         """The product with ``count`` rotations more, where they can help; pairs and angles."""
-        raise NotImplementedError
 
+    @abstractmethod
     def removal_losses(self, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:  # shape: (K,)
         """How much the objective rises if a rotation is taken out, for each."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def polish(
+        self,
+        pairs: np.ndarray,
+        angles: np.ndarray,
+        max_iterations: int = 200,
+        tolerance: float = 1e-6,
+        report: Callable[[np.ndarray, float], None] | None = None,
+    ) -> tuple[np.ndarray, float]:
+        """Improve all angles together by L-BFGS.
+
+        Args:
+            pairs: shape (K, 2), Q₁ first.
+            angles: where to start, shape (K,).
+            max_iterations: each costs one or two O(nK) gradients.
+            tolerance: stop when an iteration gains less than this fraction of the starting objective
+                (of 1, for the likelihood).
+            report: called with (angles, objective) every few iterations; may raise to interrupt.
+
+        Returns:
+            The angles and their objective, never worse than the start.
+        """
+
+
+class Smooth(Searched):
+    """One whose gradient the compiled functions of this folder find. Abstract: `Objective`, `Alignment`."""
+
+    tiles: np.ndarray  # `tile` of the matrix
+    target: int  # MATRIX, LIKELIHOOD or ROTATION
+    floor: float  # smallest variance the likelihood sees
+    unit: float  # what the compiled sum is divided by
+    constant: float  # what it is taken from
 
     def __call__(self, pairs: np.ndarray, angles: np.ndarray) -> tuple[float, np.ndarray]:
         """The objective and its gradient, shape (K,)."""
@@ -90,20 +115,11 @@ class Smooth:
         report: Callable[[np.ndarray, float], None] | None = None,
         scaled: bool = True,
     ) -> tuple[np.ndarray, float]:
-        """Improve all angles together by L-BFGS.
+        """As `Searched.polish`.
 
         Args:
-            pairs: shape (K, 2), Q₁ first.
-            angles: where to start, shape (K,).
-            max_iterations: each costs one or two O(nK) gradients.
-            tolerance: stop when an iteration gains less than this fraction of the starting objective
-                (of 1, for the likelihood).
-            report: called with (angles, objective) every few iterations; may raise to interrupt.
             scaled: scale the steps by the curvature of each angle. That takes a third of the iterations to the nearest
                 minimum; from far away, as a kicked butterfly is, it ends in worse ones.
-
-        Returns:
-            The angles and their objective, never worse than the start.
         """
         x = np.array(angles, dtype=np.float64)
         if len(x) == 0:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from swallowtail.fitting.core.objectives import WORK_BETWEEN_REPORTS, Smooth
+from swallowtail.fitting.core.objectives import WORK_BETWEEN_REPORTS, Searched
 from swallowtail.fitting.core.records import Callback, Stop
 
 THRESHOLD = 0.1  # of the largest weight; 0.2 ends within 0.2° of it at n = 64
@@ -31,7 +31,7 @@ State = dict[str, Any]  # arrays, numbers, strings, and lists and dicts of the l
 
 
 def search_pairs(
-    objective: Smooth,
+    objective: Searched,
     n_rotations: int,
     *,
     cycles: int,
@@ -85,7 +85,7 @@ class Search:
 
     def __init__(
         self,
-        objective: Smooth,
+        objective: Searched,
         n_rotations: int,
         callback: Callback | None,
         save: Callable[[State], None] | None,

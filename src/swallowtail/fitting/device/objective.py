@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from swallowtail.fitting.core.curvature import LEAST
-from swallowtail.fitting.core.objectives import NEWTON_SHARE, Smooth, place
+from swallowtail.fitting.core.objectives import NEWTON_SHARE, Searched, place
 from swallowtail.fitting.core.product import MATRIX
 from swallowtail.fitting.device.growth import Residual, conjugated, grow_layers, newton_layers
 from swallowtail.fitting.device.polish import Evaluate, lbfgs
@@ -23,7 +23,7 @@ LARGEST_THRESHOLD = (
 )
 
 
-class DeviceObjective(Smooth):
+class DeviceObjective(Searched):
     """The target "matrix" on one symmetric matrix, where it lies.
 
     Entries and products have H's precision, float32 or float64. Sums over columns are float64.
@@ -36,9 +36,9 @@ class DeviceObjective(Smooth):
         largest = max(float(H.max()), -float(H.min()))
         self.scale = float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
         self.H = H if self.scale == 1.0 else H / self.scale
-        self.n, self.target, self.floor = len(H), MATRIX, 0.0
+        self.n, self.target = len(H), MATRIX
         self.norm2 = float(torch.linalg.vector_norm(self.H, dtype=torch.float64)) ** 2 or 1.0
-        self.unit, self.constant, self.rounding = self.norm2, 1.0, ROUNDING[H.dtype]
+        self.rounding = ROUNDING[H.dtype]
 
     def residual(self, pairs: np.ndarray, angles: np.ndarray) -> Any:
         return Residual.of(conjugated(self.H, pairs, angles))
@@ -82,7 +82,7 @@ class DeviceObjective(Smooth):
         _, sums = self._sums(steps, angles, DERIVATIVES)
         block = sums[3:6].to(self.H.dtype).contiguous()
         _, sums = self._sums(steps, angles, GRADIENT, block)
-        return np.asarray(sums[0, steps.place].cpu().numpy()) / self.unit
+        return np.asarray(sums[0, steps.place].cpu().numpy()) / self.norm2
 
     def eigenvalues(self, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:  # shape: (n,)
         """The best D for this Q: diag(QᵀHQ)."""
@@ -101,7 +101,6 @@ class DeviceObjective(Smooth):
         max_iterations: int = 200,
         tolerance: float = 1e-6,
         report: Callable[[np.ndarray, float], None] | None = None,
-        scaled: bool = True,
     ) -> tuple[np.ndarray, float]:
         if len(angles) == 0:
             return angles, self.of_residual(self.residual(pairs, angles))
@@ -110,15 +109,15 @@ class DeviceObjective(Smooth):
         value, sums = self._sums(steps, x, DERIVATIVES)
         wedge, steep, along, mii, mij, mjj, xx, xy, yy = sums[:, steps.place]
         bends = (4.0 * steep + 2.0 * (mii * yy - 2.0 * mij * xy + mjj * xx - along)).abs()
-        scale = self.unit / torch.clamp(bends, min=LEAST * float(bends.max()) + 1e-300)
-        start = x, 1.0 - float(value) / self.unit, wedge * (-2.0 / self.unit)
+        scale = self.norm2 / torch.clamp(bends, min=LEAST * float(bends.max()) + 1e-300)
+        start = x, 1.0 - float(value) / self.norm2, wedge * (-2.0 / self.norm2)
         x, f = lbfgs(self._evaluate(steps), *start, scale, max_iterations, tolerance, report)
         return np.asarray(x.cpu().numpy()), f
 
     def _evaluate(self, steps: Steps) -> Evaluate:
         def evaluate(x: Tensor) -> tuple[Tensor, Tensor]:
             value, sums = self._sums(steps, x, GRADIENT)
-            return 1.0 - value / self.unit, sums[0, steps.place] * (-2.0 / self.unit)
+            return 1.0 - value / self.norm2, sums[0, steps.place] * (-2.0 / self.norm2)
 
         return evaluate
 

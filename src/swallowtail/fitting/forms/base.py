@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,8 +44,8 @@ class Job(NamedTuple):
     family: Family | None = None  # set if the request has a budget
 
 
-class Forms:
-    """Abstract: `SymmetricForms`, `OrthogonalForms`."""
+class Forms(ABC):
+    """What can be tried on one matrix. Abstract: `SymmetricForms`, `OrthogonalForms`."""
 
     def __init__(self, job: Job, matrix: np.ndarray) -> None:
         self.job, self.request, self.matrix, self.n = job, job.request, matrix, len(matrix)
@@ -74,12 +76,7 @@ class Forms:
 
     def fit(self, name: str, before: list[Candidate]) -> Candidate | None:
         """Fit one form; None if the matrix is not of it."""
-        fitters = {
-            "recovery": self.recover,
-            "pairs": self.pairs,
-            "grouped": self.grouped,
-            "hybrid": self.hybrid,
-        }
+        fitters = self.fitters()
         if name in fitters:
             return fitters[name]()
         assert name == "butterfly", name
@@ -90,40 +87,33 @@ class Forms:
                 return scout
         return self.butterfly(**self.request.options)
 
+    @abstractmethod
+    def fitters(self) -> dict[str, Callable[[], Candidate | None]]:
+        """What fits each form but the butterfly."""
+
+    @abstractmethod
+    def butterfly(self, **options: Any) -> Candidate:
+        """Fit a butterfly."""
+
+    @abstractmethod
     def may_recover(self) -> bool:
         """Whether the matrix may be a butterfly that can be read off."""
-        raise NotImplementedError
 
+    @abstractmethod
     def is_enough(self, name: str, candidate: Candidate) -> bool:
         """Whether no other form needs to be tried."""
-        raise NotImplementedError
 
+    @abstractmethod
     def is_promising(self, scout: float, best: float) -> bool:
         """Whether a butterfly with this objective at first is worth more work."""
-        raise NotImplementedError
-
-    def recover(self) -> Candidate | None:
-        raise NotImplementedError
-
-    def pairs(self) -> Candidate:
-        raise NotImplementedError
-
-    def grouped(self) -> Candidate:
-        raise NotImplementedError
-
-    def butterfly(self, **options: Any) -> Candidate:
-        raise NotImplementedError
-
-    def hybrid(self) -> Candidate:
-        raise NotImplementedError
 
     def best(self, candidates: list[Candidate]) -> Candidate:
         """The form to return."""
         return min(candidates, key=lambda candidate: candidate.objective)
 
+    @abstractmethod
     def quality(self, best: Candidate, others: dict[str, Any]) -> tuple[Quality, str]:
         """How good the best form is, and "exact" or "converged"."""
-        raise NotImplementedError
 
     def _fitted(self, best: Candidate, others: dict[str, Any]) -> Fitted:
         watch = self.job.watch

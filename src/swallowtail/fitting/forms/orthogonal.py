@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,9 @@ class OrthogonalForms(Forms):
         assert R is not None
         super().__init__(job, R)
         self.signs = determinant_signs(R)
+
+    def fitters(self) -> dict[str, Callable[[], Candidate | None]]:
+        return {"recovery": self.recover, "pairs": self.pairs}
 
     def may_recover(self) -> bool:
         if self.request.wiring == "auto":

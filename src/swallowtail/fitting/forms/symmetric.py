@@ -46,6 +46,14 @@ class SymmetricForms(Forms):
         super().__init__(job, H if self.function is None else _function(job, self.function, H))
         self.target = "likelihood" if target == "likelihood" else "matrix"
 
+    def fitters(self) -> dict[str, Callable[[], Candidate | None]]:
+        return {
+            "recovery": self.recover,
+            "pairs": self.pairs,
+            "grouped": self.grouped,
+            "hybrid": self.hybrid,
+        }
+
     def may_recover(self) -> bool:
         request, wiring = self.request, self.request.fixed_wiring(self.n)
         if not isinstance(wiring, Butterfly) or wiring.depth != 1 or self.target == "likelihood":
