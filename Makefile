@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+# A test that hangs ends its process after five minutes, with the stacks of all threads: a failure that has a name.
+BOUNDED := -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -28,7 +30,7 @@ docs: $(VENV)/.ready
 # Lint and site side by side, then the tests. -rs: one line for each reason to skip, with how often it was one.
 test: $(VENV)/.ready
 	$(MAKE) -j2 lint docs
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rs
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rs $(BOUNDED)
 
 # What is slower or needs optional packages. Bounded in time.
 test-extras: $(VENV)/.ready

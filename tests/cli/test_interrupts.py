@@ -41,12 +41,10 @@ def test_ctrl_c_keeps_the_best_and_says_how_to_continue(stage, tmp_path, capsys)
     assert "interrupted" in out
     assert st.load(output).n == 16
     if stage == "grow":  # at n = 16 it is one step: nothing was there to be kept
-        assert (
-            err
-            == f"swallowtail: interrupted; there was nothing to keep in {kept} yet, so the same command begins again\n"
-        )
+        said = f"swallowtail: interrupted; there was nothing to keep in {kept} yet, so the same command begins again"
+        assert err.splitlines()[-1] == said  # before it, on a new machine: that kernels are compiled
     else:
-        assert err == f"swallowtail: interrupted; the same command continues from {kept}\n"
+        assert err.splitlines()[-1] == f"swallowtail: interrupted; the same command continues from {kept}"
         assert kept.is_file()
     assert main(command) == 0
     assert output.read_bytes() == undisturbed
@@ -56,9 +54,8 @@ def test_ctrl_c_keeps_the_best_and_says_how_to_continue(stage, tmp_path, capsys)
 def test_ctrl_c_without_a_checkpoint(tmp_path, capsys, monkeypatch):
     interrupt(monkeypatch)
     assert main(["fit", write(tmp_path / "H.npy", H), "--quiet", "--wiring", "pairs"]) == 130
-    assert capsys.readouterr().err == (
-        "swallowtail: interrupted; a fit with --checkpoint FILE could be continued\n"
-    )
+    said = "swallowtail: interrupted; a fit with --checkpoint FILE could be continued"
+    assert capsys.readouterr().err.splitlines()[-1] == said
 
 
 def test_as_a_module_with_a_mistake_and_with_ctrl_c(tmp_path):
@@ -67,17 +64,20 @@ def test_as_a_module_with_a_mistake_and_with_ctrl_c(tmp_path):
     done = subprocess.run([*command, "info", "none"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == "swallowtail: path: expected a file, got nothing at none\n"
-    source, output = write(tmp_path / "H.npy", st.random_symmetric(400, 40, 0)), tmp_path / "out.safetensors"
+    # Growing so many rotations takes minutes: it never ends before the interrupt, however quick the machine.
+    source, output = write(tmp_path / "H.npy", st.random_symmetric(600, 40, 0)), tmp_path / "out.safetensors"
     kept = tmp_path / "kept"
     process = subprocess.Popen(
-        [*command, "fit", source, "--rotations", "60000", "--wiring", "pairs", "-o", str(output),
+        [*command, "fit", source, "--rotations", "4000000", "--wiring", "pairs", "-o", str(output),
          "--checkpoint", str(kept)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"PYTHONUNBUFFERED": "1"},
     )  # fmt: skip
     try:
         seen = b""
         while b" rotations\n" not in seen:
-            seen += os.read(process.stderr.fileno(), 4096)
+            more = os.read(process.stderr.fileno(), 4096)
+            assert more, f"the fit ended before its first line of progress: {seen}"
+            seen += more
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
@@ -89,4 +89,4 @@ def test_as_a_module_with_a_mistake_and_with_ctrl_c(tmp_path):
     assert f"interrupted; the same command continues from {kept}\n".encode() in err
     assert kept.is_file()
     assert b"Traceback" not in err
-    assert st.load(output).n == 400
+    assert st.load(output).n == 600

@@ -68,5 +68,5 @@ def test_the_completion_asks_nothing_outside_the_ritz_values():
     function_of_completion(probes, complete(probes), lambda d: asked.append(d) or d)
     T = probes.X.T @ probes.Y
     theta = np.linalg.eigvalsh((T + T.T) / 2)
-    assert asked[0].min() >= theta[0]
-    assert asked[0].max() <= theta[-1]
+    assert asked[0].min() >= theta[0] - 1e-12  # LAPACK's two ways to these values differ in the last bits
+    assert asked[0].max() <= theta[-1] + 1e-12
