@@ -12,20 +12,27 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
 import torch
+import torch.distributed as dist
 
 import swallowtail as st
 from soak.trial import Outcome, Outcomes, Trial
 from swallowtail import Rotation, atomic
 from swallowtail.fitting import checkpoint
+from swallowtail.gaussians import fit_distributed
 from swallowtail.optim import GivensAdam
 
+MOST_KILLS = 100  # of one piece of work, whose time grows from kill to kill
+PATIENCE = 3.0  # seconds, of a process that waits for another
+ALONE = 3
 
-def killed(work: Callable[[], None], after: float) -> bool:
-    """Run ``work`` in a fork and kill it after so many seconds; whether it had finished by then."""
+
+def _forked(work: Callable[[], None]) -> int:
+    """The process that does ``work``, and leaves with 0."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -35,17 +42,34 @@ def killed(work: Callable[[], None], after: float) -> bool:
             code = 0
         finally:
             os._exit(code)
-    end = time.perf_counter() + after
+    return child
+
+
+def _left(child: int, within: float) -> int | None:
+    """With what the process ended within so many seconds; None if it runs on."""
+    end = time.perf_counter() + within
     while time.perf_counter() < end:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
-            if os.waitstatus_to_exitcode(status):
-                raise RuntimeError(f"the child failed with {os.waitstatus_to_exitcode(status)}")
-            return True
+            return os.waitstatus_to_exitcode(status)
         time.sleep(0.001)
+    return None
+
+
+def _kill(child: int) -> None:
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return False
+
+
+def killed(work: Callable[[], None], after: float) -> bool:
+    """Run ``work`` in a fork and kill it after so many seconds; whether it had finished by then."""
+    child = _forked(work)
+    code = _left(child, after)
+    if code is None:
+        _kill(child)
+    elif code:
+        raise RuntimeError(f"the child failed with {code}")
+    return code == 0
 
 
 def _saves(seed: int) -> Outcomes:
@@ -71,10 +95,10 @@ def _saves(seed: int) -> Outcomes:
 
 def _until_done(rng: np.random.Generator, work: Callable[[], None], shortest: float, longest: float) -> int:
     """Kill and start again until it gets through; how many kills that took. Each run may take longer."""
-    kills = 0
-    while not killed(work, float(rng.uniform(shortest, longest)) * (1 + kills / 4)):
-        kills += 1
-    return kills
+    for kills in range(MOST_KILLS):
+        if killed(work, float(rng.uniform(shortest, longest)) * (1 + kills / 4)):
+            return kills
+    raise RuntimeError(f"not done after {MOST_KILLS} kills")
 
 
 def _counted(kills: int, outcome: Outcome) -> Outcomes:
@@ -179,9 +203,49 @@ def _optimisers(seed: int) -> Outcomes:
             yield from _counted(kills, None if same else f"seed {seed}: other weights after {kills} kills")
 
 
+def _distributed(seed: int) -> Outcomes:
+    """Fits over two processes, one of which is killed. The other ends too, soon; what has been saved is the answer."""
+    rng, rows = np.random.default_rng(seed), np.random.default_rng(0).normal(size=(400, 12)).cumsum(1)
+
+    def fit(folder: str, rank: int) -> None:
+        meeting, limit = f"file://{folder}/meeting", timedelta(seconds=PATIENCE)
+        try:
+            dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2, timeout=limit)
+            found = fit_distributed(st.GivensCovariance(random_state=0), np.array_split(rows, 2)[rank])
+        except RuntimeError:
+            os._exit(ALONE)  # the error of the one whose partner is gone
+        st.save(found.covariance_, Path(folder) / f"result-{rank}")
+
+    def run(kill: int | None, after: float) -> tuple[list[int | None], list[torch.Tensor]]:
+        """With what both processes ended, and what was saved."""
+        with tempfile.TemporaryDirectory() as folder:
+            children = [_forked(lambda rank=rank: fit(folder, rank)) for rank in range(2)]
+            if kill is not None and (early := _left(children[kill], after)) is None:
+                _kill(children[kill])
+                early = -signal.SIGKILL
+            codes = [early if k == kill else _left(child, 60) for k, child in enumerate(children)]
+            for child, code in zip(children, codes, strict=True):
+                if code is None:
+                    _kill(child)
+            saved = [Path(folder) / f"result-{rank}" for rank in range(2)]
+            return codes, [st.load(path).to_dense() for path in saved if path.exists()]
+
+    begin = time.perf_counter()
+    codes, expected = run(None, 0.0)
+    if codes != [0, 0]:
+        raise RuntimeError(f"undisturbed processes left with {codes}")
+    whole = time.perf_counter() - begin
+    while True:
+        codes, saved = run(int(rng.integers(2)), float(rng.uniform(0, whole)))
+        right = all(torch.equal(found, expected[0]) for found in saved) and codes.count(0) <= len(saved)
+        ended = all(code in (0, ALONE, -signal.SIGKILL) for code in codes)
+        yield None if right and ended else f"seed {seed}: left with {codes}, saved is right: {right}"
+
+
 TRIALS = (
     Trial("killed saves", _saves, 400, 0.02),
     Trial("killed fits", _fits, 300, 0.06),
     Trial("killed streams", _streams, 200, 0.03),
     Trial("killed training", _optimisers, 200, 0.04),
+    Trial("killed distributed fits", _distributed, 100, 0.04),
 )

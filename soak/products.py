@@ -226,4 +226,4 @@ def outcomes(seed: int) -> Outcomes:
         first += BATCH
 
 
-TRIALS = (Trial("products and gradients", outcomes, 60_000, 0.38),)
+TRIALS = (Trial("products and gradients", outcomes, 60_000, 0.34),)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 import numpy as np
@@ -101,10 +103,18 @@ def product_in_child(n: int, threads: int) -> float:
 
 
 def _ask(context: Any, count: int) -> Outcomes:
-    """Products in worker processes, while the parent has made some itself."""
-    with context.Pool(2) as pool:
-        for error in pool.starmap(product_in_child, [(64 + 64 * (k % 3), 1 + k % 2) for k in range(count)]):
-            yield None if error < 1e-12 else f"{context.get_start_method()}: off by {error}"
+    """Products in worker processes, while the parent has made some itself. Nobody waits for a worker that crashed."""
+    method = context.get_start_method()
+    with ProcessPoolExecutor(2, context) as pool:
+        asked = [pool.submit(product_in_child, 64 + 64 * (k % 3), 1 + k % 2) for k in range(count)]
+        try:
+            for answer in asked:
+                error = answer.result(timeout=120)
+                yield None if error < 1e-12 else f"{method}: off by {error}"
+        except (BrokenProcessPool, TimeoutError) as error:
+            yield f"{method}: {type(error).__name__} {error}"
+            for process in pool._processes.values():
+                process.kill()
 
 
 def process_outcomes(seed: int) -> Outcomes:

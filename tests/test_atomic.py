@@ -5,10 +5,11 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
+from bounded import finish
 
 from swallowtail import atomic
 
@@ -142,7 +143,7 @@ import sys, types
 sys.modules["swallowtail"] = package = types.ModuleType("swallowtail")
 package.__path__ = [{folder!r}]
 """
-    done = subprocess.run([sys.executable, "-c", loader + program], check=False)
+    done = subprocess.run([sys.executable, "-c", loader + program], check=False, timeout=60)
     assert done.returncode == -signal.SIGKILL
     assert len(names(tmp_path)) == 1
     with atomic.replacing(tmp_path / "slow") as slow:
@@ -172,11 +173,7 @@ def test_many_threads_write_one_file(tmp_path):
             put(path, content)
             assert path.read_bytes() in contents
 
-    threads = [threading.Thread(target=work, args=(content,)) for content in contents]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    finish([partial(work, content) for content in contents])
     assert path.read_bytes() in contents
     assert names(tmp_path) == ["a"]
 

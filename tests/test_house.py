@@ -56,7 +56,7 @@ checkout = pytest.mark.skipif(
 def tracked() -> list[Path]:
     """The text files that git knows, or would take."""
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\0")
+    names = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.split("\0")
     paths = [ROOT / name for name in names if name and not name.endswith(".png")]
     return [path for path in paths if path.is_file()]
 

@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pytest
 import torch
+from bounded import started
 from cases import DTYPES, WIRINGS, normal, random_angles
 
 from swallowtail import ArgumentError, Butterfly, Rotation, SymmetricOperator, load, save
@@ -136,17 +137,12 @@ while True:
         "OMP_NUM_THREADS": "1",
     }
     possible = [Rotation.random(2**14, seed=s).angles for s in (0, 1)]
-    with subprocess.Popen(
-        [sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE
-    ) as process:
-        try:
-            assert process.stdout.readline() == b"go\n"
-            for _ in range(20):  # no reader ever sees a part
-                time.sleep(0.003)
-                found = load(path).angles
-                assert any(torch.equal(found, angles) for angles in possible)
-        finally:
-            process.send_signal(signal.SIGKILL)
+    with started([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"go\n"
+        for _ in range(20):  # no reader ever sees a part
+            time.sleep(0.003)
+            found = load(path).angles
+            assert any(torch.equal(found, angles) for angles in possible)
     found = load(path).angles
     assert any(torch.equal(found, angles) for angles in possible)
 

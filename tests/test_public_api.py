@@ -62,7 +62,8 @@ def run(program):
     """What a fresh interpreter prints."""
     path = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     command = [sys.executable, "-c", program]
-    out = subprocess.run(command, env={**os.environ, **path}, capture_output=True, text=True, check=True)
+    environment = {**os.environ, **path}
+    out = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
     return out.stdout.strip()
 
 

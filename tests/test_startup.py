@@ -6,6 +6,7 @@ import sys
 import time
 
 import pytest
+from bounded import started
 
 from swallowtail import startup
 
@@ -15,7 +16,7 @@ def test_ctrl_c_while_importing_is_one_line(tmp_path):
     """A torch that takes for ever to import stands for a slow disk."""
     (tmp_path / "numpy.py").write_text("print('importing', flush=True)\nimport time\ntime.sleep(60)\n")
     source = startup.__file__.rpartition("swallowtail")[0]
-    process = subprocess.Popen(
+    with started(
         [sys.executable, "-m", "swallowtail", "info", "x"],
         env={"PYTHONPATH": f"{tmp_path}:{source}", "PYTHONSAFEPATH": "1"},
         stdout=subprocess.PIPE,
@@ -23,14 +24,11 @@ def test_ctrl_c_while_importing_is_one_line(tmp_path):
         preexec_fn=lambda: signal.signal(
             signal.SIGINT, signal.SIG_DFL
         ),  # whoever started the tests may ignore it
-    )
-    try:
+    ) as process:
         assert process.stdout.readline() == b"importing\n"
         time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=20)
-    finally:
-        process.kill()
     assert (process.returncode, err) == (130, b"swallowtail: interrupted\n")
 
 

@@ -17,7 +17,12 @@ def test_bash_completes_commands_options_and_choices(capsys, tmp_path):
         listing = " ".join(f"'{word}'" for word in words)
         ask = f"COMP_WORDS=({listing}); COMP_CWORD={len(words) - 1}; _swallowtail; echo ${{COMPREPLY[@]}}"
         done = subprocess.run(
-            ["bash", "-c", f"{script}\n{ask}"], capture_output=True, text=True, check=True, cwd=tmp_path
+            ["bash", "-c", f"{script}\n{ask}"],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=tmp_path,
+            timeout=60,
         )
         return done.stdout.split()
 

@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from bounded import started
 from cli.inputs import H, write
 
 import swallowtail as st
@@ -61,18 +62,19 @@ def test_ctrl_c_without_a_checkpoint(tmp_path, capsys, monkeypatch):
 def test_as_a_module_with_a_mistake_and_with_ctrl_c(tmp_path):
     """The real thing: exit codes seen by a shell, no traceback, and the best so far after Ctrl-C."""
     command = [sys.executable, "-m", "swallowtail"]
-    done = subprocess.run([*command, "info", "none"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, "info", "none"], capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == 1
     assert done.stderr == "swallowtail: path: expected a file, got nothing at none\n"
     # Growing so many rotations takes minutes: it never ends before the interrupt, however quick the machine.
     source, output = write(tmp_path / "H.npy", st.random_symmetric(600, 40, 0)), tmp_path / "out.safetensors"
     kept = tmp_path / "kept"
-    process = subprocess.Popen(
+    with started(
         [*command, "fit", source, "--rotations", "4000000", "--wiring", "pairs", "-o", str(output),
          "--checkpoint", str(kept)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"PYTHONUNBUFFERED": "1"},
-    )  # fmt: skip
-    try:
+    ) as process:  # fmt: skip
         seen = b""
         while b" rotations\n" not in seen:
             more = os.read(process.stderr.fileno(), 4096)
@@ -81,9 +83,6 @@ def test_as_a_module_with_a_mistake_and_with_ctrl_c(tmp_path):
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.wait()
     assert process.returncode == 130
     assert b"interrupted" in out
     assert f"interrupted; the same command continues from {kept}\n".encode() in err

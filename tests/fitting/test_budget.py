@@ -51,7 +51,7 @@ def test_a_huge_budget_takes_little_memory():
         print(peak() - before, *(getattr(r.operator, "rotation", r.operator).n_rotations for r in results))
     """
     found = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True, timeout=240
     )
     grown, *counts = map(int, found.stdout.split())
     assert grown < 100

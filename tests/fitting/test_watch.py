@@ -4,11 +4,11 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 
 import numpy as np
 import pytest
+from bounded import finish, started
 
 import swallowtail as st
 from swallowtail import (
@@ -66,8 +66,7 @@ INTERRUPTED = """
 
 def test_ctrl_c_keeps_the_best_and_gives_the_handler_back():
     code = textwrap.dedent(INTERRUPTED)
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    try:
+    with started([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         for _ in ("pairs", "sgd"):
             assert process.stdout.readline() == "ready\n"
             time.sleep(0.5)
@@ -78,17 +77,12 @@ def test_ctrl_c_keeps_the_best_and_gives_the_handler_back():
             assert float(angle) < 60
         assert process.stdout.readline() == "waiting\n"
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=60)[0] == "the old handler is back\n"
-    finally:
-        process.kill()
-        process.wait()
+        assert process.stdout.readline() == "the old handler is back\n"
 
 
 def test_no_signal_handler_outside_the_main_thread():
     results = []
-    thread = threading.Thread(target=lambda: results.append(fit_symmetric(H, **QUICK)))
-    thread.start()
-    thread.join()
+    finish([lambda: results.append(fit_symmetric(H, **QUICK))])
     assert results[0].angle == fit_symmetric(H, **QUICK).angle
 
 

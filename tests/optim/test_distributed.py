@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import socket
-
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
+from bounded import gloo
 
 from swallowtail.optim import GivensAdam, GivensLBFGS, GivensNewton
 
@@ -46,17 +43,11 @@ def _train(model, optimizer, x, y, world):
     return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
 
 
-def _worker(rank, port, name, folder):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=2)
-    try:
-        x, y = (z[rank * BATCH // 2 : (rank + 1) * BATCH // 2] for z in _data())
-        model = torch.nn.parallel.DistributedDataParallel(_model())
-        weights = _train(model, OPTIMIZERS[name](model.parameters()), x, y, 2)
-        torch.save(weights, f"{folder}/{rank}.pt")
-    finally:
-        dist.destroy_process_group()
+def _worker(rank, name, folder):
+    x, y = (z[rank * BATCH // 2 : (rank + 1) * BATCH // 2] for z in _data())
+    model = torch.nn.parallel.DistributedDataParallel(_model())
+    weights = _train(model, OPTIMIZERS[name](model.parameters()), x, y, 2)
+    torch.save(weights, f"{folder}/{rank}.pt")
 
 
 @pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo")
@@ -64,10 +55,7 @@ def _worker(rank, port, name, folder):
     "name", ["adam", *(pytest.param(name, marks=pytest.mark.extras) for name in ("lbfgs", "newton"))]
 )
 def test_two_processes_agree_with_each_other_and_with_one(name, tmp_path):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    mp.spawn(_worker, (port, name, str(tmp_path)), nprocs=2)
+    gloo(_worker, 2, name, str(tmp_path))
     a, b = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2))
     assert torch.equal(a, b)
     model = _model()

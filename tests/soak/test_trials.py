@@ -23,8 +23,8 @@ posix = pytest.mark.skipif(sys.platform != "linux", reason="needs fork, /proc an
 SHORT = {
     "products and gradients": 120, "guard pages": 10, "damaged operators": 40, "damaged inputs": 100,
     "damaged checkpoints": 3, "interrupted products and gradients": 30, "interrupted saves": 20, "killed saves": 8,
-    "killed streams": 2, "threads while angles change": 1000, "full disks": 6, "little memory": 3,
-    "updates of a tracker": 4000, "operators that come and go": 2500,
+    "killed streams": 2, "killed distributed fits": 2, "threads while angles change": 1000, "full disks": 6,
+    "little memory": 3, "updates of a tracker": 4000, "operators that come and go": 2500,
 }  # fmt: skip
 LONG = {
     "interrupted fits", "killed fits", "killed training", "forked, spawned and served processes",

@@ -12,6 +12,7 @@ import time
 
 import pytest
 import torch
+from bounded import started
 from cpu_checks import environment, run_program
 
 from swallowtail.kernels.cpu import threads
@@ -142,7 +143,6 @@ else:
 
 call()
 if action == "fork" and (child := os.fork()):
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGKILL))
     os.waitpid(child, 0)
     os._exit(0)
 
@@ -181,16 +181,15 @@ while True:
 )
 def test_no_thread_is_at_work_after_an_interrupt(what, entry, action):
     rng = random.Random(0)
-    child = subprocess.Popen(
+    with started(
         [sys.executable, "-W", "ignore", "-c", PROGRAM, what, entry, action],
         env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
+    ) as child:  # fmt: skip
         ready = child.stdout.readline().split()
         assert ready, child.stderr.read()
         assert ready[0] == "READY"
         lines, told = queue.Queue(), []
-        reader = threading.Thread(target=lambda: [lines.put(line) for line in child.stdout])
+        reader = threading.Thread(target=lambda: [lines.put(line) for line in child.stdout], daemon=True)
         reader.start()
         deadline = time.monotonic() + 60
         while (
@@ -203,9 +202,5 @@ def test_no_thread_is_at_work_after_an_interrupt(what, entry, action):
             assert child.poll() is None, child.stderr.read()
             assert time.monotonic() < deadline, f"{len(told)} calls were interrupted, then none"
         assert set(told) == {"LEFT 0\n"}
-    finally:
-        child.terminate()
-        child.wait(timeout=30)
-        reader.join()
-        child.stdout.close()
-        child.stderr.close()
+        os.killpg(child.pid, signal.SIGKILL)
+        reader.join(60)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import threading
 
 import pytest
 import torch
+from bounded import finish
 
 pytest.importorskip("triton", reason="the GPU back end needs Triton")
 
@@ -67,13 +67,7 @@ def test_threads_do_not_mix_their_addresses(monkeypatch):
     launches = Launches(6)
     start = ready(monkeypatch, launches, torch.zeros(4), 3, 0.5, 1, 2**40).start
     numbers = range(1, 2001)
-    threads = [
-        threading.Thread(target=lambda s=s: [start(k, k, float(k)) for k in numbers[s::4]]) for s in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    finish([lambda s=s: [start(k, k, float(k)) for k in numbers[s::4]] for s in range(4)])
     assert len(launches.seen) == len(numbers)
     for _, stream, _, values in launches.seen:
         assert values[0] == stream

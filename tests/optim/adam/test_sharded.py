@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-import os
-import socket
 import warnings
 
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
+from bounded import gloo
 
 from swallowtail.optim import GivensAdam
 
@@ -168,22 +166,13 @@ def loaded(folder):
     checkpoint(folder, save=False)
 
 
-def _worker(rank, world, port, trials, arguments):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=world)
-    try:
-        for trial in trials:
-            trial(*arguments)
-    finally:
-        dist.destroy_process_group()
+def _worker(rank, trials, arguments):
+    for trial in trials:
+        trial(*arguments)
 
 
 def spawn(world, trials, *arguments):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    mp.spawn(_worker, (world, port, trials, arguments), nprocs=world)
+    gloo(_worker, world, trials, arguments)
 
 
 def test_two_processes():

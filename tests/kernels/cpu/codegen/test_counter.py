@@ -4,6 +4,7 @@ import threading
 import time
 
 import numpy as np
+from bounded import finish
 
 from swallowtail.kernels.cpu.codegen.counter import CLOSED, add, close
 
@@ -15,11 +16,7 @@ def test_additions_from_several_threads_all_count():
         for _ in range(5000):
             add(counter.ctypes.data, 1)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    finish([work] * 4)
     assert counter[0] == 20000
 
 
@@ -33,9 +30,9 @@ def test_closing_waits_for_those_at_work():
         ended.append(True)
         add(at, -1)
 
-    thread = threading.Thread(target=end)
+    thread = threading.Thread(target=end, daemon=True)
     thread.start()
     close(at)
     assert ended
-    thread.join()
+    thread.join(60)
     assert add(at, 1) >= CLOSED, "a thread may not begin any more"
