@@ -53,6 +53,14 @@ def angles(rng: np.random.Generator, size: int) -> np.ndarray:
     return np.choose(rng.integers(0, 5, size), kinds) if kind == len(kinds) else kinds[kind % len(kinds)]
 
 
+def common_angle(rng: np.random.Generator, number: Any) -> float:
+    """One angle for all rotations, whose roundings then all point the same way. Often each is as large as can be."""
+    right, eps = rng.integers(-2, 3) * (math.pi / 2), float(np.finfo(number).eps)
+    return float(
+        rng.choice([rng.uniform(-math.pi, math.pi), right, right + eps * rng.uniform(0.1, 2), eps * 0.49])
+    )
+
+
 def numbers(rng: np.random.Generator, shape: Any, number: Any, mild: bool = False) -> np.ndarray:
     """Normal numbers times powers of ten: from the subnormal to the largest, or ``mild`` ones."""
     low, high = math.log10(float(np.finfo(number).tiny)), math.log10(float(np.finfo(number).max))

@@ -1,8 +1,8 @@
 """Products and gradients of every operator, form and dtype, against extended precision.
 
 The promise: where a dense product in the same dtype is finite, so is ours. Its error is at most four times the dense
-product's own, in norm, plus n steps between subnormal numbers. Twice the usual error of so many layers is never too
-large: a dense product is sometimes exact by luck.
+product's own, in norm, or ε for each layer; plus n steps between subnormal numbers. Layers whose angles have nothing
+to do with each other are held to less: twice their usual error, since roundings cancel.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DTYPES = (torch.float64, torch.float32, torch.float32, torch.float16, torch.bflo
 BATCH = 250  # cases per child
 
 
-def usual(dtype: torch.dtype, n_layers: int) -> float:
+def usual(dtype: torch.dtype, n_layers: float) -> float:
     """Relative error, in norm, of so many layers: a random walk of half a rounding each."""
     half = dtype in (torch.float16, torch.bfloat16)
     wide = torch.finfo(torch.float32 if half else dtype).eps * math.sqrt(n_layers + 4)
@@ -39,7 +39,7 @@ def judged(
     exact: np.ndarray,
     own: np.ndarray | None,
     scale: np.ndarray,
-    n_layers: int,
+    n_layers: float,
     dtype: Any,
 ) -> Outcome:
     """The promise, row by row; ``own`` is the dense product in the same dtype, or None if it was not computed."""
@@ -81,13 +81,17 @@ class Case:
         self.n, self.m = self.wiring.n, int(rng.choice([0, 1, 1, 2, 3, 9, 33]))
         number = cases.NUMPY.get(self.dtype, np.float32)
         half = self.dtype in (torch.float16, torch.bfloat16)
-        drawn = cases.angles(rng, self.wiring.n_rotations)
-        self.angles = drawn.astype(np.float32 if half else number)
+        self.angles = cases.angles(rng, self.wiring.n_rotations).astype(np.float32 if half else number)
+        if alike := not rng.integers(8):
+            self.angles[:] = cases.common_angle(rng, self.angles.dtype)
+        # Near multiples of a right angle every rotation may lose the same: a change too small for its large number.
+        near = np.abs(np.sin(2 * self.angles.astype(WIDE))) < 0.01
+        self.alike = 1.0 if alike else float(near.mean()) if near.size else 0.0
         self.x, self.d = (
             self._stored(cases.numbers(rng, shape, number, mild or self.n > 33))
             for shape in ((self.m, self.n), self.n)
         )
-        self.turns, self.layers_of = oracle.turns(self.layers, self.angles), self.wiring.n_layers
+        self.turns = oracle.turns(self.layers, self.angles)
         self.name = f"seed {seed}: {self.wiring!r}, {self.dtype}"
 
     def _stored(self, a: np.ndarray) -> np.ndarray:
@@ -101,8 +105,10 @@ class Case:
             return "bfloat16", torch.from_numpy(np.asarray(a)).bfloat16()
         return way, value
 
-    def tensor(self, a: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(np.asarray(a)).to(self.dtype)
+    def steps(self, walks: int) -> float:
+        """Layers of so many walks. k roundings that do not cancel make up to kε, as k² / 4 others are allowed."""
+        k = walks * self.wiring.n_layers
+        return max(k, (self.alike * k) ** 2 / 4)
 
 
 def _operators(case: Case) -> Outcomes:
@@ -110,7 +116,7 @@ def _operators(case: Case) -> Outcomes:
     Q = Rotation(case.wiring, torch.from_numpy(case.angles))
     H = SymmetricOperator(Q, torch.from_numpy(case.d.astype(case.angles.dtype)))
     signs = np.where(case.rng.random(case.n) < 0.5, -1.0, 1.0).astype(case.angles.dtype)
-    turns, L = case.turns, case.layers_of
+    turns, L, twice = case.turns, case.steps(1), case.steps(2)
     way, x = case.given(case.x)
     small = case.n <= 33 and case.dtype in (torch.float64, torch.float32)
     with np.errstate(all="ignore"):
@@ -122,8 +128,8 @@ def _operators(case: Case) -> Outcomes:
             "Q.T(x)": (Q.T, to, size, L),
             "x @ Q": (lambda v: v @ Q, to, size, L),
             "QS(x)": (SignedRotation(Q, signs), oracle.rotate(turns, signs * case.x, False), size, L),
-            "H(x)": (H, product, top * size, 2 * L),
-            "H @ X": (lambda v: (H @ v.T).T, product, top * size, 2 * L),
+            "H(x)": (H, product, top * size, twice),
+            "H @ X": (lambda v: (H @ v.T).T, product, top * size, twice),
             "xᵀHx": (H.quadratic_form, form, 2 * top * size**2, L),
         }
         own = dict.fromkeys(forms)
@@ -158,7 +164,7 @@ def _hybrid(case: Case) -> Outcome:
     way, x = case.given(case.x)
     actual = HybridOperator(H, U, w)(x)
     return judged(
-        f"{case.name}, hybrid, {way}", actual, exact, None, 2 * scale, 2 * case.layers_of + 4, case.dtype
+        f"{case.name}, hybrid, {way}", actual, exact, None, 2 * scale, case.steps(2) + 4, case.dtype
     )
 
 
@@ -189,7 +195,7 @@ def _gradients(case: Case) -> Outcomes:
         factor = {"H x": top, "xᵀHx": 2 * top * size}.get(form, WIDE(1))
         v, a, e = (torch.from_numpy(np.array(z)).requires_grad_() for z in (x, theta, d))
         act(v, a, e).backward(torch.from_numpy(gradient.copy()))
-        L, what = 2 * case.layers_of, f"{case.name}, gradient of {form}"
+        L, what = case.steps(2), f"{case.name}, gradient of {form}"
         yield judged(f"{what} for x", v.grad, exact.x, None, factor * push, L, case.dtype)
         if len(theta):
             scale = np.array([(factor * push * size).sum() * 2])
