@@ -3,17 +3,39 @@
 import numpy as np
 import pytest
 import torch
-from cases import WIRINGS
+from cases import WIRINGS, normal, random_angles
 from cpu_checks import check_all
 
 from swallowtail import Pairs
+from swallowtail.kernels.cpu import backend as cpu
+from swallowtail.kernels.cpu import launch, promotion
 from swallowtail.kernels.cpu import pairs as cpu_pairs
 
 
 @pytest.mark.parametrize("m", [15, 16, 17, 31, 32, 65, 600])
 @pytest.mark.parametrize("name", ["butterfly-17", "butterfly-64", "pairs-17", "pairs-64", "pairs-3"])
-def test_rows_round_the_width_of_a_tile(name, m):
+def test_rows_round_the_width_of_a_tile(name, m, monkeypatch):
+    monkeypatch.setattr(launch, "WORTH_TILES", 0)
     check_all(WIRINGS[name], torch.float32, 1, m)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_tiles_wait_for_vectors_and_change_no_bit(dtype, monkeypatch):
+    promotion._history.cache_clear()  # or the wiring may have earned machine code in other tests
+    wiring, tiles = WIRINGS["pairs-64"], []
+    made = launch._in_tiles
+    monkeypatch.setattr(launch, "_in_tiles", lambda *a: (tiles.append(a[1]), made(*a))[1])
+    x = normal(1, launch.WORTH_TILES // 2, wiring.n, dtype=dtype)
+    angles, D = random_angles(wiring, 1, dtype=dtype), normal(1, wiring.n, dtype=dtype, seed=1)
+    for call in (
+        lambda prepared: cpu.rotate(wiring, angles, x, prepared=prepared),
+        lambda prepared: cpu.rotate(wiring, angles, x, transpose=True, prepared=prepared),
+        lambda prepared: cpu.symmetric(wiring, angles, D, x, prepared=prepared),
+    ):
+        prepared = cpu.prepare(wiring, angles, D)
+        before, begun = call(prepared), len(tiles)
+        assert torch.equal(call(prepared), before)
+        assert len(tiles) == begun + 1
 
 
 @pytest.mark.parametrize("name", ["pairs-100", "hub", "one layer", "chain", "none"])

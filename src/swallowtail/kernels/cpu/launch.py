@@ -36,6 +36,8 @@ MODES = {
     "symmetric": cpu_pairs.SYMMETRIC,
 }
 
+WORTH_TILES = 64  # vectors
+
 
 def bound(wiring: Wiring, action: str, c: Coefficients) -> Rows:
     """A function of (x, y, m), the addresses of m contiguous rows of n, for one action on one rotation."""
@@ -174,18 +176,24 @@ def _pairs_arrays(action: str, c: Coefficients) -> _PairsArrays:
 
 
 def _pairs_rows(wiring: Pairs, action: str, arrays: _PairsArrays) -> Rows:
-    """Vectors one after another where there are few, and in tiles where there are many."""
+    """Vectors one after another where there are few, and in tiles where there are many.
+
+    Tiles wait until WORTH_TILES vectors came: ordering the rotations for them takes as long as rotating so many, and
+    where nothing is compiled yet their kernels take two seconds more.
+    """
     number, n = arrays.T.dtype, wiring.n
     mode, lanes = MODES["to_basis" if action == "unscaled" else action], simd.lanes(number.itemsize * 8)
     few = max(2, lanes // 4) if n >= lanes else None  # below this a tile's lanes are mostly idle
     alone = (n, mode, arrays.scaled, wiring.pairs, arrays.T, arrays.P, arrays.plain, arrays.diagonal)
-    made = list[Rows]()
+    made, came = list[Rows](), 0
 
     def rows(x: int, y: int, count: int) -> int:
-        if few is None or count < few:
+        nonlocal came
+        came += count
+        if few is None or count < few or came < WORTH_TILES:
             flags: int = cpu_pairs.run_vectors(x, y, count, *alone)
             return flags
-        if not made:  # later, as its kernel takes a second to compile
+        if not made:
             made.append(_in_tiles(wiring, mode, arrays))
         return made[0](x, y, count)
 
