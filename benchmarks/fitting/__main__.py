@@ -3,7 +3,7 @@
 Fits every matrix of the table of bars on seeds that development never saw, beside c·I, c·I + low rank and
 pyfaust's eigtj, on one core. Each part writes its rows to benchmarks/results/fitting.csv as it ends, so that a run
 that was killed continues with --resume; then the bars are printed as met or MISSED, angle is drawn against time in
-fitting-time.png, and README.md's table and the section of docs/benchmarks.md are written. Seconds are those of the
+fitting-time.png, and README.md's table, docs/benchmarks.md and docs/bars.md are written. Seconds are those of the
 processor: on one thread they are what a quiet machine's clock shows. Rows have both. The user's own budgets have a
 command of their own: python -m benchmarks.fitting.budgets.
 """

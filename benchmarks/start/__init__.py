@@ -1,0 +1,1 @@
+"""What a new user waits for."""
