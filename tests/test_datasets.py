@@ -162,5 +162,5 @@ def test_missing_extra_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(datasets, "import_module", refuse)
     for function, extra in ((datasets.digits_covariance, "sklearn"), (datasets.mnist_images, "bench")):
-        with pytest.raises(ImportError, match=rf"pip install swallowtail\[{extra}\]"):
+        with pytest.raises(ImportError, match=rf"pip install \"swallowtail\[{extra}\]"):
             function()

@@ -97,5 +97,5 @@ for name in {ESTIMATORS}:
             print(error)
 """
     lines = run(program).splitlines()
-    text = "{} needs scikit-learn, which is not installed; try: pip install swallowtail[sklearn]"
+    text = '{} needs scikit-learn, which is not installed; try: pip install "swallowtail[sklearn]"'
     assert lines == [text.format(name) for name in ESTIMATORS for _ in range(2)]

@@ -75,7 +75,7 @@ def test_it_installs_in_an_empty_environment(wheel, tmp_path):
         timeout=120,
         env=_without_path(),
     )
-    assert "pip install swallowtail[sklearn]" in run.stderr
+    assert 'pip install "swallowtail[sklearn]"' in run.stderr
 
 
 def _without_path():

@@ -16,7 +16,7 @@ import numpy as np
 import scipy
 
 from swallowtail import checks
-from swallowtail.errors import ArgumentError
+from swallowtail.errors import ArgumentError, absent
 
 _MNIST_FILE = "train-images-idx3-ubyte"
 _MNIST_MD5 = "6bbc9ace898e44ae57da46a324031adb"  # of the raw file, 60000 images
@@ -198,9 +198,7 @@ def import_optional(module: str, extra: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise ImportError(
-            f"expected {module.split('.')[0]} installed, got: {error}; try: pip install swallowtail[{extra}]"
-        ) from error
+        raise absent("this dataset", module.split(".")[0], extra, name=error.name) from error
 
 
 def _mnist_pixels(path: str | Path | None) -> tuple[np.ndarray, str]:

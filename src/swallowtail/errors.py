@@ -1,4 +1,4 @@
-"""The error that a wrong argument raises."""
+"""The error that a wrong argument raises, and the one where an optional package is absent."""
 
 from __future__ import annotations
 
@@ -30,3 +30,13 @@ class ArgumentError(ValueError, TypeError):
         start = f"{self.name}: " if self.name else ""
         end = f"; {self.hint}" if self.hint else ""
         return f"{start}expected {self.expected}, got {self.got}{end}"
+
+
+def absent(what: str, package: str, extra: str, *, name: str | None = None) -> ImportError:
+    """What to raise where a package is not installed that ``extra`` brings; ``name`` is that of its module.
+
+    >>> print(absent("plot", "matplotlib", "plot"))
+    plot needs matplotlib, which is not installed; try: pip install "swallowtail[plot]"
+    """
+    text = f'{what} needs {package}, which is not installed; try: pip install "swallowtail[{extra}]"'
+    return ImportError(text, name=name)

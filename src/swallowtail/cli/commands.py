@@ -15,15 +15,19 @@ from pathlib import Path
 from swallowtail import __version__, startup
 from swallowtail.cli import completion, fit, operators, warmup
 from swallowtail.cli.files import READS, check_outputs, read_array
+from swallowtail.cli.parser import Parser
 from swallowtail.cli.render import error_line, in_options
-from swallowtail.errors import ArgumentError
+from swallowtail.errors import ArgumentError, absent
 from swallowtail.experiments import EXPERIMENTS
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     startup.usual_interrupts()
-    options = _parser().parse_args(arguments)
+    parser, arguments = _parser(), sys.argv[1:] if arguments is None else arguments
+    if not arguments:
+        parser.exit(2, parser.format_help())
+    options = parser.parse_args(arguments)
     try:
         code = options.run(options)
         sys.stdout.flush()  # here and not at exit, so that a full disk behind it is one line too
@@ -47,9 +51,7 @@ def _mistake(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="swallowtail", description="H ≈ Q D Qᵀ with Q a short product of rotations"
-    )
+    parser = Parser(prog="swallowtail", description="H ≈ Q D Qᵀ with Q a short product of rotations")
     parser.add_argument("--version", action="version", version=f"swallowtail {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
 
@@ -115,9 +117,7 @@ def _reproduce(options: argparse.Namespace) -> int:
     try:
         from swallowtail.experiments.report.reproduce import reproduce
     except ImportError as error:
-        raise ImportError(
-            f"reproduce needs matplotlib ({error}); try: pip install swallowtail[plot]"
-        ) from error
+        raise absent("reproduce", "matplotlib", "plot", name=error.name) from error
     mode = "full" if options.full else "quick"
     names = [name.strip() for name in (options.only or "").split(",") if name.strip()]
     if options.mnist is not None and not options.mnist.exists():

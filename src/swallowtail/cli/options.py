@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from swallowtail.cli.files import check_outputs
-from swallowtail.errors import ArgumentError
+from swallowtail.errors import ArgumentError, absent
 
 
 def budget_of(text: str) -> str | tuple[str, float]:
@@ -30,7 +30,7 @@ def check_plot(path: Path) -> None:
     try:
         from matplotlib.backend_bases import FigureCanvasBase
     except ImportError as error:
-        raise ImportError(f"--plot needs matplotlib ({error}); try: pip install swallowtail[plot]") from error
+        raise absent("--plot", "matplotlib", "plot", name=error.name) from error
     check_outputs("--plot", [path], ())
     if path.suffix[1:] not in FigureCanvasBase.get_supported_filetypes():
         raise ArgumentError("--plot", "a file like plot.png or plot.pdf", path.name)

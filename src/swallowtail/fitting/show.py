@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from swallowtail import atomic
-from swallowtail.errors import ArgumentError
+from swallowtail.errors import ArgumentError, absent
 
 OURS, TRUE, PLAIN = "#D55E00", "#66707F", "#0072B2"
 WIDTH, HEIGHT = 300, 110  # of the small picture in a notebook
@@ -20,7 +20,7 @@ def draw(result: Any, path: Any, H: Any) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError("plot needs matplotlib; try: pip install swallowtail[plot]") from error
+        raise absent("plot", "matplotlib", "plot", name=error.name) from error
     dense = None if H is None else _dense(H, result.operator.n)
     figure = Figure(figsize=(9 if dense is None else 13, 3.6), layout="constrained")
     axes = figure.subplots(1, 2 if dense is None else 3)

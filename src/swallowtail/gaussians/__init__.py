@@ -42,6 +42,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from swallowtail.errors import absent
+
 if TYPE_CHECKING:
     from swallowtail.gaussians.bayes import (
         Conditional,
@@ -119,10 +121,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] != "sklearn":
             raise
-        raise ImportError(
-            f"{name} needs scikit-learn, which is not installed; try: pip install swallowtail[sklearn]",
-            name=error.name,
-        ) from error
+        raise absent(name, "scikit-learn", "sklearn", name=error.name) from error
 
 
 def __dir__() -> list[str]:

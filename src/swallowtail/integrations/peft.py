@@ -18,6 +18,8 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
+from swallowtail.errors import ArgumentError, absent
+
 try:
     from peft import mapping
     from peft.config import PeftConfig
@@ -29,12 +31,9 @@ try:
     )
     from transformers.pytorch_utils import Conv1D
 except ImportError as error:
-    raise ImportError(
-        "swallowtail.integrations.peft needs peft ≥ 0.21: pip install 'swallowtail[peft]'"
-    ) from error
+    raise absent("swallowtail.integrations.peft", "peft ≥ 0.21", "peft", name=error.name) from error
 
 from swallowtail import checks
-from swallowtail.errors import ArgumentError
 from swallowtail.nn import Rotate
 from swallowtail.wiring import Butterfly, Grouped, Wiring
 

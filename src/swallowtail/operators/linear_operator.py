@@ -7,13 +7,14 @@ from typing import Any
 import torch
 
 from swallowtail import ops
+from swallowtail.errors import absent
 from swallowtail.operators.symmetric import SymmetricOperator
 
 try:
     from linear_operator import LinearOperator
     from linear_operator.operators import MatmulLinearOperator
 except ImportError as error:
-    raise ImportError("to_linear_operator needs linear_operator; try: pip install swallowtail[gp]") from error
+    raise absent("to_linear_operator", "linear_operator", "gp", name=error.name) from error
 
 
 class GivensLinearOperator(LinearOperator):

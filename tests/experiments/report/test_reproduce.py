@@ -146,7 +146,7 @@ def test_without_matplotlib_it_says_what_to_install(tmp_path, monkeypatch, capsy
     for module in [m for m in sys.modules if m.startswith("swallowtail.experiments.")]:
         monkeypatch.delitem(sys.modules, module)
     assert main(["reproduce", "-o", str(tmp_path)]) == 1
-    assert "pip install swallowtail[plot]" in capsys.readouterr().err
+    assert 'pip install "swallowtail[plot]"' in capsys.readouterr().err
 
 
 SLOW = """
