@@ -30,7 +30,7 @@ from benchmarks.fitting.compare import FIRST
 from benchmarks.fitting.held_out import held_out
 from swallowtail.fitting.budget import UNITS
 from swallowtail.fitting.methods.low_rank import diagonal_low_rank, low_rank
-from swallowtail.fitting.rivals.symmetric import PROBES
+from swallowtail.fitting.rivals.measure import PROBES
 from swallowtail.fitting.timing import calibrate
 from swallowtail.metrics import error_angle
 from swallowtail.operators import HybridOperator

@@ -18,6 +18,7 @@ from swallowtail.operators.base import Operator
 
 NORMAL_95 = 1.96  # standard errors from the mean to either end of a normal 95 % interval
 _BLOCK = 1 << 21  # numbers in one block of probes: 16 MiB
+_STEEP, _RANGE = 0.9999, (1e-200, 1e200)  # cosines below, and squared norms between, need no care
 
 
 class Estimate(NamedTuple):
@@ -256,16 +257,31 @@ def _angles(A: Any, B: Any, n_probes: int, seed: int, n: int | None) -> np.ndarr
 
 def column_angles(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Angles in degrees between the columns of a and b, both (n, k); zero vectors as in `error_angle`."""
+    a, b = (np.asarray(z, np.float64) for z in (a, b))
+    with np.errstate(all="ignore"):
+        aa, bb, ab = (np.einsum("ij,ij->j", y, z) for y, z in ((a, a), (b, b), (a, b)))
+        cosine = ab / (np.sqrt(aa) * np.sqrt(bb))
+    # arccos loses digits near 0 and 180 degrees, and squares can over- and underflow: such columns are done with care.
+    in_range = (np.minimum(aa, bb) > _RANGE[0]) & (np.maximum(aa, bb) < _RANGE[1])
+    plain = in_range & (np.abs(cosine) < _STEEP)
+    result = np.empty(len(cosine))
+    result[plain] = np.arccos(cosine[plain])
+    if not plain.all():
+        result[~plain] = _careful_angles(a[:, ~plain], b[:, ~plain])
+    return np.degrees(result)
+
+
+def _careful_angles(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Of `column_angles`, in radians: all digits at every angle and size, in ten times the time."""
     sizes = [np.abs(z).max(axis=0, initial=0.0) for z in (a, b)]
     zero = [size == 0.0 for size in sizes]
     units = []
     for z, size, none in zip((a, b), sizes, zero, strict=True):
         z = z / np.where(none, 1.0, size)  # the largest entry first: squares then neither over- nor underflow
         units.append(z / np.where(none, 1.0, np.linalg.norm(z, axis=0)))
-    # ∠ = 2 atan(‖â − b̂‖ / ‖â + b̂‖) keeps its digits near 0 and 180 degrees, where arccos loses half of them.
+    # ∠ = 2 atan(‖â − b̂‖ / ‖â + b̂‖) keeps its digits near 0 and 180 degrees.
     apart, together = (np.linalg.norm(units[0] + sign * units[1], axis=0) for sign in (-1, 1))
-    result = 2 * np.arctan2(apart, together)
-    return np.degrees(np.where(zero[0] & zero[1], 0.0, result))
+    return np.where(zero[0] & zero[1], 0.0, 2 * np.arctan2(apart, together))
 
 
 def _quantile(confidence: float, n_probes: int) -> float:

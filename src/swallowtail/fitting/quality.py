@@ -9,9 +9,9 @@ import numpy as np
 
 from swallowtail.fitting import rivals as rival_forms
 from swallowtail.fitting.core.records import Stop
-from swallowtail.fitting.methods.low_rank import FULL_EIGH
 from swallowtail.fitting.methods.products import ProductFit
 from swallowtail.fitting.result import Quality
+from swallowtail.fitting.rivals import Care
 from swallowtail.fitting.rivals.structure import suggestions
 from swallowtail.metrics import Estimate, column_angles, error_angle_interval, relative_error
 from swallowtail.operators import SignedRotation
@@ -21,8 +21,10 @@ MADE_UP = 100  # samples for an estimate where no product was kept for it
 MADE_UP_NUMBERS = 2**22  # in all of them, at most; the longer the vectors, the less their angles differ
 SMALL = 512  # up to this n rivals take 0.2 s at most, and are measured though time is up
 LARGE = 2**14  # the same where no matrix is made of them
+FEWER = 200  # x for an angle beside a quick fit
 HURRIED = 32  # x for an angle where time is up: a product with H takes a few hundredths of a second then
 NOT_MEASURED = "Rivals were not measured, as the fit was stopped."
+ONLY_LOW_RANK = "With effort='quick', only forms of low rank were compared."
 TIME_IS_UP = "Rivals were not measured, as time was up when the fit was done."
 EXACT = 1e-6  # relative error below which the matrix is the product
 
@@ -35,6 +37,7 @@ class Fitted(NamedTuple):
     seed: int
     stopped: bool  # time is up, or somebody waits: leave out what takes long
     pulse: Callable[[], None] = lambda: None  # raises `Stop` if time is up by now
+    quick: bool = False  # a quick fit: measured and compared cheaply too
 
 
 def of_symmetric(H: np.ndarray, fitted: Fitted, sparse: Any, judged: rival_forms.Judged) -> Quality:
@@ -44,9 +47,9 @@ def of_symmetric(H: np.ndarray, fitted: Fitted, sparse: Any, judged: rival_forms
         X = np.random.default_rng(fitted.seed).standard_normal((HURRIED, n)).T
         angle, error = on_samples(operator, X, H @ X)
     else:
-        measured = rival_forms.entries(operator) if n <= FULL_EIGH else operator
-        angle = error_angle_interval(H, measured, rival_forms.n_probes(n), seed=fitted.seed)
-        error = relative_error(H, measured, seed=fitted.seed).value
+        measure = rival_forms.Measure(H, judged.target, fitted.seed, FEWER if fitted.quick else None)
+        angles, error = measure.angles(operator)
+        angle = _mean(angles)
     cost, model = rival_forms.cost_of(operator, judged.prices), judged.prices.model
     score, unit = None, "°"
     if judged.target == "likelihood":
@@ -54,14 +57,14 @@ def of_symmetric(H: np.ndarray, fitted: Fitted, sparse: Any, judged: rival_forms
     known = Quality(angle, error, [], [NOT_MEASURED], False, score, cost.time, model.source)
     if hurried:
         return known
-    quick, pulse = fitted.stopped, fitted.pulse if n > SMALL else lambda: None
+    care = Care.LEAST if fitted.stopped else Care.CHEAP if fitted.quick else Care.ALL
+    pulse = fitted.pulse if n > SMALL else lambda: None
     try:
-        found = rival_forms.dense_rivals(
-            H, operator, judged, fitted.seed, fitted.others, sparse, quick, pulse
-        )
+        found = rival_forms.dense_rivals(measure, operator, judged, fitted.others, sparse, care, pulse)
     except Stop:
         return known._replace(notes=[TIME_IS_UP])
     notes = [rival_forms.verdict(angle.value if score is None else score, cost, found, model, unit)]
+    notes += [ONLY_LOW_RANK] if care is Care.CHEAP and judged.target == "matrix" else []
     notes += suggestions(H, judged.name) if judged.target == "matrix" and sparse is None else []
     if sparse is not None:
         notes.append(f"The matrix is sparse: its CSR form is exact with {sparse.nnz} multiply-adds.")
@@ -144,10 +147,13 @@ def of_products(
 def on_samples(operator: Any, X: np.ndarray, Y: np.ndarray) -> tuple[Estimate, float]:
     """Mean angle with a rough interval, and relative error, on given samples."""
     B = operator @ X
-    angles = column_angles(B, Y)
-    half = float(1.96 * angles.std(ddof=1) / len(angles) ** 0.5) if len(angles) > 1 else 90.0
+    return _mean(column_angles(B, Y)), relative_error(Y, B).value
+
+
+def _mean(angles: np.ndarray) -> Estimate:
     mean = float(angles.mean())
-    return Estimate(mean, max(0.0, mean - half), min(180.0, mean + half)), relative_error(Y, B).value
+    half = float(1.96 * angles.std(ddof=1) / len(angles) ** 0.5) if len(angles) > 1 else 90.0
+    return Estimate(mean, max(0.0, mean - half), min(180.0, mean + half))
 
 
 def _made_up_samples(completion: Any, n: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

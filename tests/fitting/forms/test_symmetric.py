@@ -122,3 +122,7 @@ def test_effort_buys_accuracy():
     quick, default, best = (fit_symmetric(A, effort=effort) for effort in ("quick", "default", "best"))
     assert best.angle < 0.99 * default.angle
     assert default.angle < quick.angle < 1.15 * default.angle
+    kinds = {rival.name.split()[0] for rival in quick.rivals}
+    assert kinds == {"c·I", "diagonal", "dense"}
+    assert quick.message.endswith("With effort='quick', only forms of low rank were compared.")
+    assert quick.message == fit_symmetric(A, effort="quick").message

@@ -7,7 +7,7 @@ import torch
 
 import swallowtail as st
 from swallowtail.fitting.budget import Prices
-from swallowtail.fitting.rivals import Judged, cost_of, dense_rivals, low_rank
+from swallowtail.fitting.rivals import Judged, Measure, cost_of, dense_rivals, low_rank
 from swallowtail.fitting.timing import time_model
 
 
@@ -22,7 +22,7 @@ def test_dense_rivals_are_counted_honestly(n):
     result = st.fit_symmetric(H, wiring="pairs")
     judged = Judged(Prices(n, time_model("cpu", torch.float64)))
     found = dense_rivals(
-        H, result.operator, judged, 1, {"other, as fitted": result.operator}, sp.csr_array(H)
+        Measure(H, seed=1), result.operator, judged, {"other, as fitted": result.operator}, sp.csr_array(H)
     )
     budgets = {budget for rival in found for budget in rival.equal.split(", ") if budget}
     assert budgets == {"bytes", "floats", "multiply-adds", "time"}
@@ -47,7 +47,7 @@ def test_within_a_budget_no_rival_costs_more():
     operator = st.SymmetricOperator(st.Rotation.random(64, seed=0, dtype=torch.float64), np.ones(64))
     prices = Prices(64, time_model())
     for unit, amount in (("floats", 256), ("bytes", 1000), ("multiply_adds", 900), ("time", 60e-6)):
-        found = dense_rivals(H, operator, Judged(prices, "matrix", unit, amount), 1, {})
+        found = dense_rivals(Measure(H, seed=1), operator, Judged(prices, "matrix", unit, amount), {})
         name = unit.replace("_", "-")
         here = [rival for rival in found if name in rival.equal.split(", ")]
         assert here

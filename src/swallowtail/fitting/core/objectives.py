@@ -60,9 +60,12 @@ class Searched(ABC):
         angles: np.ndarray,
         count: int,
         threshold: float,
-        generator: np.random.Generator,
+        generator: np.random.Generator | None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The product with ``count`` rotations more, where they can help; pairs and angles."""
+        """The product with ``count`` rotations more, where they can help; pairs and angles.
+
+        Without a ``generator`` they stand before all others.
+        """
 
     @abstractmethod
     def removal_losses(self, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:  # shape: (K,)
@@ -142,8 +145,10 @@ class Smooth(Searched):
         return x, f
 
 
-def place(n_rotations: int, generator: np.random.Generator) -> int:
+def place(n_rotations: int, generator: np.random.Generator | None) -> int:
     """Where to put new rotations: most often before all, where a cycle gains most; seldom behind all."""
+    if generator is None:
+        return 0
     kind, anywhere = generator.random(), int(generator.integers(n_rotations + 1))
     return 0 if kind < BEFORE_ALL else n_rotations if kind < BEFORE_ALL + BEHIND_ALL else anywhere
 
@@ -190,7 +195,7 @@ class Objective(Smooth):
         angles: np.ndarray,
         count: int,
         threshold: float,
-        generator: np.random.Generator,
+        generator: np.random.Generator | None,
     ) -> tuple[np.ndarray, np.ndarray]:
         # Anywhere in Q, not at its end alone: worth 0.7° to 2.2° at n = 64.
         at = place(len(pairs), generator)
@@ -249,7 +254,7 @@ class Alignment(Smooth):
         angles: np.ndarray,
         count: int,
         threshold: float,
-        generator: np.random.Generator,
+        generator: np.random.Generator | None,
     ) -> tuple[np.ndarray, np.ndarray]:
         # With Q = A·B and C = AᵀRBᵀ, tr(QᵀR) = tr C: rotations chosen on C may stand between A and B, anywhere.
         # At n = 64 that is worth 2.5° against the end alone.

@@ -23,6 +23,7 @@ THRESHOLDS = (0.05, 0.1, 0.2, 0.5, 1.0)  # cycles vary it: another threshold, ot
 SHARES = (4, 8, 16, 32)  # a cycle replaces K / share rotations
 POLISH, FINISH = 7, 35  # L-BFGS iterations inside a cycle, and at the end
 POLISH_TOLERANCE, FINISH_TOLERANCE = 1e-5, 1e-7
+SHORT = 20  # cycles of a search that is too short for heat
 HEAT = 0.03  # a cycle may be this much worse, relatively, at first; falls linearly to nothing
 FINISH_WORK = 2.5e9  # multiply-adds a polish may take from n ≈ 1000 on
 STAGES = ("grow", "polish", "cycle", "shrink", "finish")
@@ -42,6 +43,7 @@ def search_pairs(
     save: Callable[[State], None] | None = None,
     resume: State | None = None,
     grown: Search | None = None,
+    early: int = 0,
 ) -> Search:
     """Grow, polish and cycle on any objective.
 
@@ -54,6 +56,7 @@ def search_pairs(
         resume: such a state, of a search with the same arguments; the result is the one the undisturbed
             search gives, to the bit.
         grown: a search on this objective that has been grown and polished; it goes on from there.
+        early: so many cycles of a short search take out first, and put in before all others.
 
     Returns:
         The search, whose ``pairs`` (K, 2), ``angles`` (K,), ``value`` and ``history`` are the best found.
@@ -67,9 +70,9 @@ def search_pairs(
             search.grow(max(goal, objective.rounding), None if resume is None else resume["residual"])
         if stage <= STAGES.index("polish") and cycles:  # without cycles the finish follows at once
             search.mark("polish")
-            search.polish(POLISH * 3, POLISH_TOLERANCE)
+            search.polish(POLISH * (2 if early and cycles < SHORT else 3), POLISH_TOLERANCE)
         if stage <= STAGES.index("cycle") and search.value > goal:
-            search.cycle(cycles, seed, max(goal, objective.rounding), at_cycle)
+            search.cycle(cycles, seed, max(goal, objective.rounding), at_cycle, early)
         if stage <= STAGES.index("shrink") and search.value <= goal:
             search.shrink(goal)
         search.mark("finish")
@@ -133,7 +136,7 @@ class Search:
         )
         self._keep("polish", pairs, angles, value)
 
-    def cycle(self, cycles: int, seed: int, goal: float, state: State | None) -> None:
+    def cycle(self, cycles: int, seed: int, goal: float, state: State | None, early: int = 0) -> None:
         """Prune and regrow, ``cycles`` times over or until ``goal`` is reached."""
         generator = np.random.default_rng(seed)
         pairs, angles, value, first = self.pairs, self.angles, self.value, 0
@@ -142,7 +145,7 @@ class Search:
             pairs, angles = state["current_pairs"], state["current_angles"]
             value, first = float(state["current_value"]), int(state["index"])
         # A short search has no time to come back from a worse place, nor for small moves.
-        heat, shares = (HEAT, SHARES) if cycles >= 20 else (0.0, SHARES[:2])
+        heat, shares, early = (HEAT, SHARES, 0) if cycles >= SHORT else (0.0, SHARES[:2], early)
         for index in range(first, cycles):
             self.mark(
                 "cycle",
@@ -157,8 +160,11 @@ class Search:
             self._tick("cycle")(angles, value)  # time may be up: the step that follows is long
             count = max(1, self.budget // int(generator.choice(shares)))
             threshold, grow_first = float(generator.choice(THRESHOLDS)), bool(generator.integers(2))
+            if index < early:
+                count = max(1, self.budget // shares[index % len(shares)])
+                threshold, grow_first = THRESHOLDS[index % len(THRESHOLDS)], False
             new_pairs, new_angles, new_value = self._replace(
-                pairs, angles, count, threshold, grow_first, generator
+                pairs, angles, count, threshold, grow_first, generator if index >= early else None
             )
             if new_value < value + heat * (1.0 - index / cycles) * abs(value):
                 pairs, angles, value = new_pairs, new_angles, new_value
@@ -188,7 +194,7 @@ class Search:
         count: int,
         threshold: float,
         grow_first: bool,
-        generator: np.random.Generator,
+        generator: np.random.Generator | None,
     ) -> tuple[np.ndarray, np.ndarray, float]:
         """``count`` rotations out and as many in, polished after each."""
         tick = self._tick("cycle")

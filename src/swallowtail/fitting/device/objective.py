@@ -56,7 +56,7 @@ class DeviceObjective(Searched):
         angles: np.ndarray,
         count: int,
         threshold: float,
-        generator: np.random.Generator,
+        generator: np.random.Generator | None,
     ) -> tuple[np.ndarray, np.ndarray]:
         at, threshold = place(len(pairs), generator), min(threshold, LARGEST_THRESHOLD)
         if at < len(pairs):

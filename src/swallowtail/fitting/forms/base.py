@@ -116,8 +116,9 @@ class Forms(ABC):
         """How good the best form is, and "exact" or "converged"."""
 
     def _fitted(self, best: Candidate, others: dict[str, Any]) -> Fitted:
-        watch = self.job.watch
-        return Fitted(best.operator, others, self.request.seed + 1, bool(watch.status), watch.stop_if_late)
+        watch, quick = self.job.watch, self.request.effort == "quick"
+        seed = self.request.seed + 1
+        return Fitted(best.operator, others, seed, bool(watch.status), watch.stop_if_late, quick)
 
 
 def in_groups(operator: Any) -> Any:

@@ -166,7 +166,7 @@ class Confined(Objective):
         angles: np.ndarray,
         count: int,
         threshold: float,
-        generator: np.random.Generator,
+        generator: np.random.Generator | None,
     ) -> tuple[np.ndarray, np.ndarray]:
         at = place(len(pairs), generator)
         if at < len(pairs):

@@ -15,10 +15,10 @@ import scipy
 
 FULL_EIGH = 1500  # up to this n all eigenvectors are cheaper than choosing which to ask for
 SMALL = 400  # up to this n a second eigendecomposition is cheaper than the turns it saves
-TURNS = 400  # of the diagonal and the low rank, at most
+TURNS, FEW = 400, 10  # of the diagonal and the low rank, at most; so few are not worth that decomposition
 WORK = 8e9  # multiply-adds that all turns together may take
 SETTLED = 1e-7  # relative change of the error between two looks at which the turns end
-LOOKS = 10  # turns between two looks
+LOOKS = 5  # turns between two looks
 SPARE = 6  # more directions than asked for, so that a turn sees which ones would be better
 MEMORY = 5  # diagonals that the extrapolation goes through
 TURNS_LIKELIHOOD = 60
@@ -95,6 +95,8 @@ def diagonal_low_rank(
     start: LowRank | None = None,
     work: float = WORK,
     pulse: Callable[[], None] | None = None,
+    settled: float = SETTLED,
+    most: int = TURNS,
 ) -> LowRank:
     """A diagonal + rank r, the best in Frobenius norm that turns from the best c·I + rank r reach.
 
@@ -102,8 +104,10 @@ def diagonal_low_rank(
         H: symmetric, shape (n, n).
         rank: r.
         start: the best c·I + rank r, if it is known.
-        work: multiply-adds that the turns may take; 20 turns are taken in any case.
+        work: multiply-adds that the turns may take; 20 turns may be taken in any case.
         pulse: called between two turns; it may raise to end them.
+        settled: relative change of the squared error between two looks at which the turns end.
+        most: turns, at most.
     """
     n, rank = len(H), min(rank, len(H))
     if rank == 0:
@@ -111,8 +115,8 @@ def diagonal_low_rank(
     largest = float(np.abs(H).max(initial=0.0)) or 1.0
     A = H / largest
     start = low_rank(H, [rank])[rank] if start is None else start
-    turns = _Turns(A, start.w / largest, start.V)
-    turns.run(min(TURNS, max(20, int(work / (4.0 * n * n * (rank + SPARE))))), pulse)
+    turns = _Turns(A, start.w / largest, start.V, well_begun=n <= SMALL and most > FEW)
+    turns.run(min(most, max(20, int(work / (4.0 * n * n * (rank + SPARE))))), settled, pulse)
     d, w, V = turns.best
     return LowRank(d * largest, w * largest, V)
 
@@ -120,20 +124,20 @@ def diagonal_low_rank(
 class _Turns:
     """Diagonal and low rank in turns; the diagonals are extrapolated (Anderson's mixing) where that helps."""
 
-    def __init__(self, A: np.ndarray, w: np.ndarray, V: np.ndarray) -> None:
+    def __init__(self, A: np.ndarray, w: np.ndarray, V: np.ndarray, well_begun: bool) -> None:
         self.A, self.own = A, np.diagonal(A).copy()
         self.norm2 = float(np.vdot(A, A)) or 1.0
         self.d, self.w, self.V = self._diagonal(w, V), w, V
         self.best, self.error = (self.d, w, V), self._error(w, V)
         width = min(len(w) + SPARE, len(A))
-        if len(A) <= SMALL:
+        if well_begun:  # by a second eigendecomposition
             values, vectors = np.linalg.eigh(A - np.diag(self.d))
             self.space = vectors[:, np.argsort(-np.abs(values), kind="stable")[:width]]
         else:
             spare = np.random.default_rng(0).standard_normal((len(A), width - len(w)))
             self.space = np.concatenate([V, spare], axis=1)
 
-    def run(self, turns: int, pulse: Callable[[], None] | None = None) -> None:
+    def run(self, turns: int, settled: float, pulse: Callable[[], None] | None) -> None:
         before, seen, idle = self.error, list[tuple[np.ndarray, np.ndarray]](), 0
         for turn in range(turns):
             if pulse is not None:
@@ -147,7 +151,7 @@ class _Turns:
                 elif len(seen) > 1:  # the extrapolation went astray: on from the best, plainly
                     new, self.w, self.V = self.best
                     seen = []
-                idle = idle + 1 if before - self.error <= SETTLED * before else 0
+                idle = idle + 1 if before - self.error <= settled * before else 0
                 if idle == 2:
                     return
                 before = self.error

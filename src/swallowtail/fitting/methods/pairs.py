@@ -20,6 +20,7 @@ from swallowtail.fitting.core.search import FINISH, State, search_pairs
 
 WORK = 9.5e6  # n·K·cycles by default: half a second
 WORK_ALIGNED = 2.4e7  # the same for a rotation, whose gradient takes half as long
+EARLY = 6  # cycles of a short search that put rotations before all others: at n = 400, 3 of them leave 4 % less error
 MOST_CYCLES = 400  # of a rotation; half a second at n = 64
 
 
@@ -27,10 +28,15 @@ class Effort(NamedTuple):
     """How much work a fit is worth."""
 
     cycles: float  # times as many as by default
+    most: float  # cycles times n, unless that is fewer than five
     finish: int  # L-BFGS iterations at the end
 
 
-EFFORTS = {"quick": Effort(0.2, 10), "default": Effort(1.0, FINISH), "best": Effort(8.0, 3 * FINISH)}
+EFFORTS = {
+    "quick": Effort(0.2, 1000, 10),
+    "default": Effort(1.0, np.inf, FINISH),
+    "best": Effort(8.0, np.inf, 3 * FINISH),
+}
 
 
 def default_cycles(n: int, n_rotations: int, effort: str = "default") -> int:
@@ -39,7 +45,7 @@ def default_cycles(n: int, n_rotations: int, effort: str = "default") -> int:
     By default 100 at n = 64, 3 at n = 784, none from n ≈ 2000 on.
     """
     affordable = min(max(100, n_rotations // 2), WORK / (n * max(n_rotations, 1)))
-    return round(EFFORTS[effort].cycles * affordable)
+    return round(min(EFFORTS[effort].cycles * affordable, max(5, EFFORTS[effort].most / n)))
 
 
 def fit_pairs(
@@ -93,6 +99,7 @@ def fit_pairs(
         callback=callback,
         save=save,
         resume=resume,
+        early=EARLY,
     )
     wiring, angles = layered(objective.n, search.pairs, search.angles)
     return DenseFit(wiring, angles, objective.eigenvalues(search.pairs, search.angles), search.history)

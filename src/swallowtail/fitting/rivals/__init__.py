@@ -2,13 +2,16 @@
 
 from swallowtail.fitting.methods.low_rank import LowRank, low_rank
 from swallowtail.fitting.rivals.forms import cost_of, entries, equal_ranks, factor_rivals
+from swallowtail.fitting.rivals.measure import Measure, likelihood_score, n_probes
 from swallowtail.fitting.rivals.rotation import low_rank_rotation, rotation_rivals
-from swallowtail.fitting.rivals.symmetric import Judged, dense_rivals, likelihood_score, n_probes
+from swallowtail.fitting.rivals.symmetric import Care, Judged, dense_rivals
 from swallowtail.fitting.rivals.verdict import verdict
 
 __all__ = [
+    "Care",
     "Judged",
     "LowRank",
+    "Measure",
     "cost_of",
     "dense_rivals",
     "entries",

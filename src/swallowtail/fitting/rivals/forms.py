@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 
 from swallowtail.fitting.budget import Cost, Prices
 from swallowtail.fitting.core.product import flat_pairs, rotate_rows
@@ -79,6 +80,8 @@ def entries(form: Any) -> np.ndarray:  # shape: (n, n)
 
     By the code that fitted it, which has been compiled: the first fit on a machine need not wait for kernels.
     """
+    if issparse(form):
+        return np.asarray(form.toarray())
     symmetric = form.symmetric if isinstance(form, HybridOperator) else form
     if not isinstance(symmetric, SymmetricOperator):
         return np.asarray(form @ np.eye(form.shape[0]))

@@ -6,7 +6,7 @@ cut to low rank, the halves are halved in turn, and small blocks on the diagonal
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,8 +61,9 @@ def hodlr_rivals(H: np.ndarray, amounts: dict[str, float]) -> list[Alternative]:
     if not SMALLEST <= n <= LARGEST:
         return []
     order, found = alike_together(H), {}
+    factored = _Factored(H[np.ix_(order, order)])
     for unit, name in (("floats", "floats"), ("multiply_adds", "multiply-adds")):
-        forms = [_fit(H[np.ix_(order, order)], order, leaf, unit, amounts[unit]) for leaf in LEAVES]
+        forms = [_fit(factored, order, leaf, unit, amounts[unit]) for leaf in LEAVES]
         tried = [(error, form) for error, form in filter(None, forms)]
         if tried:
             form = min(tried, key=lambda pair: pair[0])[1]
@@ -78,14 +79,30 @@ def alike_together(H: np.ndarray) -> np.ndarray:
     return np.argsort(vectors[:, -2] * scale, kind="stable")
 
 
-def _fit(A: np.ndarray, order: np.ndarray, leaf: int, unit: str, amount: float) -> tuple[float, HODLR] | None:
+class _Factored:
+    """A matrix A, and the singular value decompositions of those blocks that were asked for."""
+
+    def __init__(self, A: np.ndarray) -> None:
+        self.A, self._known = A, dict[tuple[int, int], Any]()
+
+    def svd(self, rows: slice, columns: slice) -> Any:
+        key = rows.start, columns.stop
+        if key not in self._known:
+            self._known[key] = np.linalg.svd(self.A[rows, columns], full_matrices=False)
+        return self._known[key]
+
+
+def _fit(
+    factored: _Factored, order: np.ndarray, leaf: int, unit: str, amount: float
+) -> tuple[float, HODLR] | None:
     """The best HODLR of a leaf size: singular values are kept by what they take away per float or multiply-add."""
+    A = factored.A
     leaves, halves = _divide(len(A), leaf)
     form = HODLR(order, [(where, A[where, where]) for where in leaves], [])
     left = amount - form.cost.of(unit)
     if left < 0:
         return None
-    factors = [np.linalg.svd(A[rows, columns], full_matrices=False) for rows, columns in halves]
+    factors = [factored.svd(rows, columns) for rows, columns in halves]
     price = [(2 if unit == "multiply_adds" else 1) * (len(U) + len(Vh[0])) for U, _, Vh in factors]
     block = np.concatenate([np.full(len(s), k) for k, (_, s, _) in enumerate(factors)]).astype(int)
     gains = np.concatenate([s**2 for _, s, _ in factors])

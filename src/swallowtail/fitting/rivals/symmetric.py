@@ -7,21 +7,30 @@ For the target "likelihood" they are judged by nats per dimension, and are proba
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from swallowtail.fitting.budget import NAMES, UNITS, Cost, Prices
 from swallowtail.fitting.methods import low_rank as plain
-from swallowtail.fitting.methods.low_rank import FULL_EIGH, LowRank
 from swallowtail.fitting.result import Rival
-from swallowtail.fitting.rivals.forms import Alternative, cost_of, entries, other_form, shared
+from swallowtail.fitting.rivals.forms import Alternative, cost_of, other_form, shared
 from swallowtail.fitting.rivals.hodlr import hodlr_rivals
+from swallowtail.fitting.rivals.measure import Measure
 from swallowtail.fitting.rivals.sparse import sparse_rivals
-from swallowtail.metrics import column_angles, relative_error
 
-PROBES = 1000  # x for an angle; a fifth of it beyond FULL_EIGH, where angles hardly differ from x to x
 WORK = 1e9  # multiply-adds that a diagonal + low rank may take: a rival should not take longer than the fit
+SETTLED = 1e-4  # and its squared error need not be known better: that is 0.005 % of an angle
+FEW = 5  # turns of a diagonal + low rank beside a quick fit; those leave less than 1 % on most matrices
+
+
+class Care(IntEnum):
+    """How many rivals a fit is compared with."""
+
+    LEAST = 0  # somebody waits: c·I + low rank alone, of what would have to be fitted
+    CHEAP = 1  # the two low-rank forms
+    ALL = 2
 
 
 class Judged(NamedTuple):
@@ -37,42 +46,39 @@ class Judged(NamedTuple):
 
 
 def dense_rivals(
-    H: np.ndarray,
+    measure: Measure,
     operator: Any,
     judged: Judged,
-    seed: int,
     others: dict[str, Any],
     sparse: Any = None,
-    quick: bool = False,
+    care: Care = Care.ALL,
     pulse: Callable[[], None] = lambda: None,
 ) -> list[Rival]:
-    """Every rival of ``operator`` as an approximation of the dense matrix H.
+    """Every rival of ``operator`` as an approximation of the dense matrix that ``measure`` has.
 
     Args:
-        H: shape (n, n).
+        measure: the matrix H, and the probes.
         operator: the fit, a SymmetricOperator or HybridOperator.
         judged: by what.
-        seed: of the probes for the angle.
         others: name → operator, the other forms that were fitted.
         sparse: the CSR matrix, if H came as one.
-        quick: somebody waits: c·I + low rank alone, of what would have to be fitted.
+        care: how many of them.
         pulse: called between two rivals; it may raise to end the comparison.
     """
-    n, prices, model = len(H), judged.prices, judged.prices.model
+    H, n, prices, model = measure.H, measure.n, judged.prices, judged.prices.model
     own = cost_of(operator, prices)
     amounts = {unit: judged.amount if unit == judged.strict else own.of(unit) for unit in UNITS}
     whole = Cost(n * n, 4 * n * n, n * n, model.at("dense", n))
     # Where the budget pays for all n² numbers, the dense matrix is the rival.
     dense = [unit for unit in UNITS if whole.of(unit) <= amounts[unit]]
     payable = {unit: amount for unit, amount in amounts.items() if unit not in dense}
-    forms = _low_rank_forms(H, payable, judged, quick, pulse)
-    if judged.target == "matrix" and not quick:
+    forms = _low_rank_forms(H, payable, judged, care, pulse)
+    if judged.target == "matrix" and care is Care.ALL:
         pulse()
         forms += sparse_rivals(H, amounts, model)
         pulse()
         forms += hodlr_rivals(H, amounts)
     forms += [other_form(name, other, prices) for name, other in others.items()]
-    measure = _Measure(H, judged.target, seed)
     rivals = []
     for form in forms:
         pulse()
@@ -96,7 +102,7 @@ def dense_rivals(
 
 
 def _low_rank_forms(
-    H: np.ndarray, amounts: dict[str, float], judged: Judged, quick: bool, pulse: Callable[[], None]
+    H: np.ndarray, amounts: dict[str, float], judged: Judged, care: Care, pulse: Callable[[], None]
 ) -> list[Alternative]:
     """c·I + low rank and a diagonal + low rank of the ranks nearest to each amount."""
     n, prices = len(H), judged.prices
@@ -104,7 +110,7 @@ def _low_rank_forms(
         "c·I": prices.multiple,
         "diagonal": lambda r: prices.rotations(0, r),
     }
-    if quick:
+    if care is Care.LEAST:
         del beside["diagonal"]
     ranks = {
         what: {
@@ -123,10 +129,11 @@ def _low_rank_forms(
                 form = cuts[r]
             else:
                 pulse()
+                turns = FEW if care is Care.CHEAP else plain.TURNS
                 form = (
                     plain.factor_analysis(H, r)
                     if likely
-                    else plain.diagonal_low_rank(H, r, cuts[r], WORK, pulse)
+                    else plain.diagonal_low_rank(H, r, cuts[r], WORK, pulse, SETTLED, turns)
                 )
             forms.append(Alternative(f"{what} + rank {r}", form, beside[what](r), shared(by_name, r)))
     return forms
@@ -142,44 +149,3 @@ def _nearest(cost: Callable[[int], Cost], unit: str, amount: float, n: int, stri
     if strict:
         return low
     return low + 1 if above else max(low, 0)
-
-
-class _Measure:
-    """Measures alternatives on the probes that the fit's own angle was measured on."""
-
-    def __init__(self, H: np.ndarray, target: str, seed: int) -> None:
-        self.H, self.n, self.target, self.seed = H, len(H), target, seed
-        self.X = np.random.default_rng(seed).standard_normal((n_probes(self.n), self.n)).T
-        self.HX = H @ self.X
-        self.exact_score = 0.0
-        if target == "likelihood":
-            sign, size = np.linalg.slogdet(H)
-            self.exact_score = nats(float(size) / self.n + 1.0) if sign > 0 else -np.inf
-
-    def __call__(self, form: Alternative) -> Rival:
-        B = entries(form.operator) if self.n <= FULL_EIGH else form.operator
-        angle = float(column_angles(self.HX, np.asarray(B @ self.X)).mean())
-        error = relative_error(self.H, B, n_probes=100, seed=self.seed).value
-        score = likelihood_score(self.H, form.operator) if self.target == "likelihood" else None
-        return form.measured(angle, error, score)
-
-
-def likelihood_score(H: np.ndarray, B: Any) -> float:
-    """The loss of the Gaussian with covariance B on data with covariance H, in nats per dimension; lower is better."""
-    if isinstance(B, LowRank):
-        return nats(plain.gaussian_loss(H, B))
-    try:
-        size, solved = float(B.logdet()), np.asarray(B.solve(H))
-    except ValueError:  # a singular one
-        return np.inf
-    return nats((size + float(np.trace(solved))) / len(H)) if np.isfinite(size) else np.inf
-
-
-def nats(loss: float) -> float:
-    """From (log det B + tr B⁻¹H)/n to the loss of the density."""
-    return 0.5 * (loss + float(np.log(2 * np.pi)))
-
-
-def n_probes(n: int) -> int:
-    """How many x an angle is averaged over."""
-    return PROBES if n <= FULL_EIGH else PROBES // 5

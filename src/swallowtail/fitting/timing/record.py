@@ -17,6 +17,7 @@ import math
 import os
 import sys
 import uuid
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -49,10 +50,7 @@ def read_tables(path: Path) -> dict[str, Table]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     try:
-        found = json.loads(text)
-        if found["format"] != FORMAT:
-            raise ValueError(f"format {found['format']!r}")
-        return {name: _table(table) for name, table in found["tables"].items()}
+        return dict(_parsed(text))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ArgumentError(
             str(path),
@@ -74,6 +72,14 @@ def write_tables(path: Path, tables: dict[str, Table]) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@lru_cache(maxsize=4)  # every fit reads the same two
+def _parsed(text: str) -> dict[str, Table]:
+    found = json.loads(text)
+    if found["format"] != FORMAT:
+        raise ValueError(f"format {found['format']!r}")
+    return {name: _table(table) for name, table in found["tables"].items()}
 
 
 def _table(table: Any) -> Table:
