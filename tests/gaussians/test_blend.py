@@ -14,7 +14,7 @@ def folds():
         factors = rng.standard_normal((3, 6, 6))
         members = [np.eye(6) + F @ F.T for F in factors]
         truth = np.linalg.inv(0.5 * members[0] + 2.0 * members[2])
-        found.append(Seen(members, truth))
+        found.append(Seen(members, truth, np.eye(6), np.zeros((0, 6))))
     return found
 
 
@@ -38,7 +38,9 @@ def test_the_right_weights_are_found(folds):
 
 
 def test_the_same_member_twice(folds):
-    twice = [Seen([fold.members[0]] * 2, np.linalg.inv(fold.members[0])) for fold in folds]
+    twice = [
+        fold._replace(members=[fold.members[0]] * 2, moments=np.linalg.inv(fold.members[0])) for fold in folds
+    ]
     assert best_blend(twice).weights.sum() == pytest.approx(1.0, abs=1e-3)
 
 

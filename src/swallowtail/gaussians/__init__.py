@@ -25,6 +25,8 @@ The other files serve these:
 | covariance_fit.py | from moments to a covariance |
 | regularise.py | how a covariance is regularised, by cross-validation: a blend of five models |
 | blend.py | the best weights of a sum of precision matrices |
+| bound.py | how far an outlier may be |
+| written.py | a covariance written as rotations and rank-one terms |
 | tree.py | Chow and Liu's tree |
 | spectrum.py | rules that correct variances along chosen axes |
 | factors.py | factor analysis |

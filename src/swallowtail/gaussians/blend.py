@@ -24,6 +24,8 @@ class Seen(NamedTuple):
 
     members: Sequence[np.ndarray]
     moments: np.ndarray
+    usual: np.ndarray  # the covariance by plain shrinkage, shape: (n, n)
+    rows: np.ndarray  # held out, shape: (m, n)
 
 
 class Blend(NamedTuple):

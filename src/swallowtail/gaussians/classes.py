@@ -19,9 +19,9 @@ import torch
 from swallowtail.errors import ArgumentError
 from swallowtail.gaussians import spectrum
 from swallowtail.gaussians.covariance import GivensCovariance, most_rotations
-from swallowtail.gaussians.regularise import written
 from swallowtail.gaussians.selection import rotation_of
 from swallowtail.gaussians.shape import Shape
+from swallowtail.gaussians.written import written
 from swallowtail.operators import SymmetricOperator
 
 SHRUNK = (0.0, 0.1, 0.3, 0.6, 0.9)  # λ of the third kind,

@@ -12,8 +12,8 @@ S is the sample covariance of the training rows of a fold, in units of its mean 
 
 `choose` compares the mean held-out log-density over all folds: first of rotations, each rule for D learned from the
 other folds, and of numbers of factors; then of sums of the five precision matrices (blend.py). A model that alone is
-as good, within `TOLERANCE`, is taken alone. `covariance` applies the plan to a whole sample, and `written` writes the
-result as Q D^½ (1 + V diag(w) Vᵀ) D^½ Qᵀ.
+as good, within `TOLERANCE`, is taken alone. bound.py keeps outliers in bounds. `covariance` applies the plan to a whole
+sample, and written.py writes the result as Q D^½ (1 + V diag(w) Vᵀ) D^½ Qᵀ.
 
 The ridge is there for nearly constant columns: two of them that were once non-zero together would look perfectly
 correlated.
@@ -29,9 +29,11 @@ import numpy as np
 from swallowtail.fitting.core.product import conjugate, rotate_rows
 from swallowtail.gaussians import factors, spectrum
 from swallowtail.gaussians.blend import Seen, best_blend, best_single, inverse
+from swallowtail.gaussians.bound import bounded, worth_it
 from swallowtail.gaussians.selection import Fold, grow, mean_variance
 from swallowtail.gaussians.spectrum import RULES, Axes, Level
 from swallowtail.gaussians.tree import tree_precision
+from swallowtail.gaussians.written import Parts, along, written
 
 MODELS = ("rotations", "shrunk", "shrunk more", "tree", "factors")
 ROTATIONS, FACTORS = MODELS.index("rotations"), MODELS.index("factors")
@@ -44,14 +46,6 @@ TOLERANCE = 1e-3  # nats per dimension
 FEW = 10.0
 SPREAD = 10.0  # how many times larger than its own a column's variance may be there, with very few rows
 LEAST_SHARE = 0.02  # of the largest: what a model must have in the first fold to be tried in all
-# Rank-one terms are kept in the order of their gain in log-density, until all others together gain less than this,
-NEGLIGIBLE = 1e-3  # nats per dimension,
-MOST_TERMS = (
-    0.25  # or there are so many times n: with twice as many, a row would cost as much as with a dense matrix
-)
-ROUNDING = (
-    1e-30  # entries of eigenvectors below it are 0: their squares are subnormal, and products of those slow
-)
 
 
 class Plan(NamedTuple):
@@ -62,22 +56,13 @@ class Plan(NamedTuple):
     level: Level  # its rule for D
     n_factors: int
     weights: np.ndarray  # of `MODELS`
+    bounded: bool  # whether outliers are kept in bounds (bound.py)
 
     @property
     def alone(self) -> int | None:
         """The only model with a weight, or None."""
         used = np.nonzero(self.weights)[0]
         return int(used[0]) if len(used) == 1 else None
-
-
-class Parts(NamedTuple):
-    """Σ = Q D^½ (1 + V diag(w) Vᵀ) D^½ Qᵀ."""
-
-    pairs: np.ndarray  # (K, 2)
-    angles: np.ndarray  # (K,)
-    variances: np.ndarray  # D, shape: (n,)
-    basis: np.ndarray  # V, shape: (n, r)
-    weights: np.ndarray  # w > −1, shape: (r,)
 
 
 def choose(
@@ -111,30 +96,31 @@ def choose(
     ridge, count, rule = min((key for key in trials if trials[key] < near), key=lambda k: (k[1], trials[k]))
     axes = found[ridge, count]
     alone = np.eye(len(MODELS))[ROTATIONS]
-    plan = Plan(ridge, count, spectrum.learn(axes, rule), 0, alone)
+    plan = Plan(ridge, count, spectrum.learn(axes, rule), 0, alone, False)
     if not blended:
         return plan
     plan = plan._replace(n_factors=_best_rank(folds if cheap else folds[:1], unseen, n_samples))
     seen = (
         _seen(fold, axes, index, rule, unseen, n_samples, plan.n_factors) for index, fold in enumerate(folds)
     )
-    return plan._replace(weights=_shares(seen, cheap))
+    weights, bound = _shares(seen, cheap)
+    return plan._replace(weights=weights, bounded=bound)
 
 
-def _shares(folds: Iterator[Seen], cheap: bool) -> np.ndarray:
-    """The best weights of `MODELS`; of one model alone, if that is nearly as good."""
+def _shares(folds: Iterator[Seen], cheap: bool) -> tuple[np.ndarray, bool]:
+    """The best weights of `MODELS`, of one model alone if that is nearly as good; and whether to bound their sum."""
     seen = [next(folds)] if not cheap else list(folds)
     best = best_blend(seen)
     if not cheap:  # the first fold says which models count, all folds how much
         used = np.nonzero(best.weights > LEAST_SHARE * best.weights.max())[0].tolist()
-        seen = [Seen([fold.members[i] for i in used], fold.moments) for fold in (*seen, *folds)]
+        seen = [fold._replace(members=[fold.members[i] for i in used]) for fold in (*seen, *folds)]
         best = best_blend(seen)
     else:
         used = list(range(len(MODELS)))
     simple = min((best_single(seen, place) for place in range(len(used))), key=lambda single: single.loss)
-    weights = np.zeros(len(MODELS))
-    weights[used] = (simple if simple.loss < best.loss + TOLERANCE else best).weights
-    return weights
+    weights, found = np.zeros(len(MODELS)), simple if simple.loss < best.loss + TOLERANCE else best
+    weights[used] = found.weights
+    return weights, worth_it(seen, found.weights)
 
 
 def _seen(
@@ -158,7 +144,9 @@ def _seen(
     usual = _shrunk(S, floor, spectrum.analytic_intensity(S, rest))
     # A column of tiny variance may keep its own, unless there are very few rows.
     scale = np.sqrt(np.minimum(1.0, (1 + SPREAD * few) * (np.diagonal(S) + floor) / np.diagonal(usual)))
-    return Seen(members, (1 - few) * moments + few * usual * np.outer(scale, scale))
+    return Seen(
+        members, (1 - few) * moments + few * usual * np.outer(scale, scale), usual, fold.held_out / np.sqrt(s)
+    )
 
 
 def covariance(S: np.ndarray, plan: Plan, unseen: np.ndarray, n_samples: float, target: str) -> np.ndarray:
@@ -167,9 +155,11 @@ def covariance(S: np.ndarray, plan: Plan, unseen: np.ndarray, n_samples: float, 
     S, floor = S / s, unseen / s
     pairs, angles = grow(S, plan.ridge, plan.n_rotations, target)
     own = np.maximum(np.diagonal(conjugate(S, pairs, angles)), 0.0)
-    d = plan.level(own, _along(pairs, angles, floor))
+    d = plan.level(own, along(pairs, angles, floor))
     members = _precisions(S, floor, n_samples, _rotated(pairs, angles, d), plan.n_factors)
     P = sum(share * member for share, member in zip(plan.weights, members, strict=True) if share)
+    if plan.bounded:
+        P = bounded(P, _shrunk(S, floor, spectrum.analytic_intensity(S, n_samples)))
     return s * inverse(P)
 
 
@@ -185,40 +175,18 @@ def fit(
 ) -> Parts:
     """The covariance of a whole sample under a plan: at most ``budget`` rotations, and ``terms`` if wanted."""
     s, n = mean_variance(S), len(S)
-    if plan.alone == FACTORS and terms:
+    if plan.alone == FACTORS and terms and not plan.bounded:
         (found,) = factors.factor_path(S / s, [plan.n_factors])
         found = found._replace(noise=np.maximum(found.noise, unseen / s))
         none = np.zeros((0, 2), np.int64), np.zeros(0)
         scale = s / plan.weights[FACTORS]
         return Parts(*none, scale * found.noise, *factors.whitened_terms(found))
-    if plan.alone != ROTATIONS:
+    if plan.alone != ROTATIONS or plan.bounded:
         return written(covariance(S, plan, unseen, n_samples, target), unseen, budget, target, polish, terms)
     pairs, angles = grow(S, plan.ridge, plan.n_rotations, target, polish)
     own = np.maximum(np.diagonal(conjugate(S, pairs, angles)), 0.0)
-    d = plan.level(own / s, _along(pairs, angles, unseen) / s) / plan.weights[ROTATIONS]
+    d = plan.level(own / s, along(pairs, angles, unseen) / s) / plan.weights[ROTATIONS]
     return Parts(pairs, angles, s * d, np.zeros((n, 0)), np.zeros(0))
-
-
-def written(
-    covariance: np.ndarray, unseen: np.ndarray, budget: int, target: str, polish: int, terms: bool
-) -> Parts:
-    """A covariance as rotations, variances along them, and rank-one terms for what they leave."""
-    n = len(covariance)
-    pairs, angles = grow(covariance, 0.0, budget, target, polish)
-    R = conjugate(covariance, pairs, angles)
-    d = np.maximum(np.diagonal(R), _along(pairs, angles, unseen))
-    if not terms:
-        return Parts(pairs, angles, d, np.zeros((n, 0)), np.zeros(0))
-    W = R / np.sqrt(np.outer(d, d))
-    np.fill_diagonal(W, 1.0)
-    values, V = np.linalg.eigh(W)
-    V[np.abs(V) < ROUNDING] = 0.0
-    weights = np.maximum(values, 1e-12) - 1
-    gain = 0.5 * (weights - np.log1p(weights))
-    order = np.argsort(-gain)
-    needed = int(np.searchsorted(-np.cumsum(gain[order][::-1])[::-1], -NEGLIGIBLE * n))
-    kept = order[: min(needed, int(MOST_TERMS * n))]
-    return Parts(pairs, angles, d, np.ascontiguousarray(V[:, kept]), weights[kept])
 
 
 def _rotations(
@@ -291,10 +259,3 @@ def _rotated(pairs: np.ndarray, angles: np.ndarray, variances: np.ndarray) -> np
     basis = np.eye(len(variances))  # becomes Qᵀ
     rotate_rows(basis, pairs, np.cos(angles), np.sin(angles), True)
     return (basis.T / variances) @ basis
-
-
-def _along(pairs: np.ndarray, angles: np.ndarray, diagonal: np.ndarray) -> np.ndarray:  # shape: (n,)
-    """diag(QᵀCQ) for C = diag(diagonal)."""
-    rows = np.diag(np.sqrt(diagonal))
-    rotate_rows(rows, pairs, np.cos(angles), np.sin(angles), True)
-    return (rows * rows).sum(1)
