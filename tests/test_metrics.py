@@ -148,6 +148,24 @@ def test_a_function_of_float32_tensors_gets_them():
     assert error_angle(lambda X: torch.mm(single, X), B, n=12) == pytest.approx(error_angle(A, B), rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    "product",
+    [
+        lambda v: torch.func.jvp(
+            lambda p: torch.from_numpy(A) @ p, (torch.zeros(12, dtype=torch.float64),), (v,)
+        )[1],
+        lambda v: torch.autograd.functional.hvp(
+            lambda p: p @ torch.from_numpy(A + A.T) @ p / 4, torch.zeros(12, dtype=torch.float64), v
+        )[1],
+        lambda v: A @ v.reshape(12),
+    ],
+    ids=["jvp", "hvp", "arrays"],
+)
+def test_a_function_of_one_vector(product):
+    M = (A + A.T) / 2 if "hvp" in product.__code__.co_names else A
+    assert error_angle(product, M, n=12) < 1e-6
+
+
 def test_a_function_with_a_fault_of_its_own_shows_it():
     def faulty(X):
         return X @ "no matrix"

@@ -1,5 +1,6 @@
 """Big rotations and symmetric matrices as short products of Givens rotations: O(n log n) products."""
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from swallowtail import startup
@@ -94,7 +95,10 @@ def __getattr__(name: str) -> Any:
     """Import a Gaussian when it is first used."""
     if name in _GAUSSIANS:
         return getattr(gaussians, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # With both, Python's traceback says "Did you mean: 'fit_symmetric'?"
+    raise AttributeError(
+        f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+    )
 
 
 def __dir__() -> list[str]:

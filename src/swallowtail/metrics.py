@@ -6,6 +6,7 @@ Both need nothing but products with columns, so A and B may be dense, sparse, op
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -152,7 +153,8 @@ def as_product(name: str, A: Any) -> Product:
     if callable(A):
         return Product(_checked(name, _Function(A)), None, None)
     expected = "a matrix, something with @ or a function of columns (n, k)"
-    raise ArgumentError(name, expected, type(A).__name__)
+    hint = "try numpy.load on it" if isinstance(A, (str, Path)) else ""
+    raise ArgumentError(name, expected, type(A).__name__, hint)
 
 
 def _array_of(name: str, rows: Any) -> np.ndarray:
@@ -174,26 +176,30 @@ def _multiply(A: Any) -> Callable[[np.ndarray], Any]:
 
 
 class _Function:
-    """A user's function of columns. It may be written for NumPy arrays or for tensors: the first call shows which."""
+    """A user's function of columns, written for arrays or for tensors; or of one vector, as products with a Hessian
+    often are. The first call shows which.
+    """
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
-        self._takes_tensors: bool | None = None
+        self._way: Callable[[np.ndarray], Any] | None = None
 
     def __call__(self, X: np.ndarray) -> Any:
-        if self._takes_tensors is None:
+        if self._way is not None:
+            return self._way(X)
+        refusals = []
+        for way in (self._on_arrays, self._on_tensors, self._on_one_tensor, self._on_one_array):
             try:
-                Y = self._function(X.copy())  # a copy: it may write into what it is given
-            except (TypeError, AttributeError, RuntimeError) as error:
-                try:
-                    Y = self._on_tensors(X)
-                except Exception:
-                    raise error from None  # it was written for arrays, and has a fault of its own
-                self._takes_tensors = True
+                Y = way(X)
+            except (TypeError, AttributeError, RuntimeError, ValueError) as error:
+                refusals.append(error)
+            else:
+                self._way = way
                 return Y
-            self._takes_tensors = False
-            return Y
-        return self._on_tensors(X) if self._takes_tensors else self._function(X.copy())
+        raise refusals[0] from None  # it was written for arrays, and has a fault of its own
+
+    def _on_arrays(self, X: np.ndarray) -> Any:
+        return self._function(X.copy())  # a copy: it may write into what it is given
 
     def _on_tensors(self, X: np.ndarray) -> Any:
         columns = torch.from_numpy(np.array(X))
@@ -203,6 +209,12 @@ class _Function:
             if "dtype" not in str(error) and "Float" not in str(error):
                 raise
             return self._function(columns.to(torch.get_default_dtype()))
+
+    def _on_one_tensor(self, X: np.ndarray) -> Any:
+        return torch.stack([self._on_tensors(x).detach() for x in X.T], 1)
+
+    def _on_one_array(self, X: np.ndarray) -> Any:
+        return np.stack([self._on_arrays(x) for x in X.T], 1)
 
 
 def _checked(name: str, function: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], np.ndarray]:

@@ -1,11 +1,13 @@
 """SymmetricOperator: inverses, functions, traces, samples, against the dense matrix."""
 
+import operator
+
 import numpy as np
 import pytest
 import torch
 from cases import WIRINGS, dense_rotation, normal, random_angles
 
-from swallowtail import Butterfly, Rotation, SymmetricOperator, use_backend
+from swallowtail import ArgumentError, Butterfly, Rotation, SymmetricOperator, use_backend
 
 NAMES = (
     "butterfly-1",
@@ -226,6 +228,12 @@ def test_numbers_shift_and_scale():
     scale = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
     (H * scale).trace().backward()
     torch.testing.assert_close(scale.grad, H.trace())
-    for other in ("2", torch.ones(2), H.to_dense(), True, None):
+    for other in ("2", True, None):
         with pytest.raises(TypeError, match="unsupported operand"):
             H + other
+    for other in (torch.ones(2), H.to_dense(), H.to_numpy(), H):
+        for add in (operator.add, operator.sub, lambda a, b: b + a, lambda a, b: b - a):
+            with pytest.raises(ArgumentError, match=r"expected a number, .* of shape .*; fit the sum"):
+                add(H, other)
+        with pytest.raises(ArgumentError, match=r"expected a number, .*; for a product try @"):
+            H * other

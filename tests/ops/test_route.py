@@ -8,6 +8,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from swallowtail.errors import ArgumentError
+from swallowtail.nn import Rotate
 from swallowtail.ops.route import Route, route
 
 pytestmark = OLD_JIT
@@ -86,3 +88,11 @@ def test_tracers_modes_and_subclasses():
     torch.compiler.reset()
     assert set(seen) == {Route.TRACED}
     assert route([1.0]) is Route.TRACED  # whoever comes next says what is wrong with it
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("module", [Rotate(8), Rotate(8).requires_grad_(False)])
+def test_a_recording_by_the_old_compiler_is_refused(module):
+    with pytest.raises(ArgumentError, match=r"torch.compile or torch.export, got torch.jit.trace; try"):
+        torch.jit.trace(module, torch.ones(2, 8))
+    assert torch.export.export(module, (torch.ones(2, 8),)).module()(torch.ones(2, 8)).shape == (2, 8)

@@ -1,5 +1,6 @@
 """Fails loudly when a private name of PyTorch changes its meaning: a silent change would mean missing gradients."""
 
+import pytest
 import torch
 from ops.common import OLD_JIT
 from torch.autograd import forward_ad
@@ -68,3 +69,17 @@ def test_a_constant_result_is_marked_as_the_compiler_marks_it():
     torch_private.constant_result(ours)
     torch.compiler.assume_constant_result(theirs)
     assert vars(ours) == vars(theirs) != {}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_recording_is_seen():
+    seen = []
+
+    def look(x):
+        seen.append((torch_private.is_recording(), torch_private.nothing_active()))
+        return x + 1
+
+    look(torch.ones(2))
+    torch.jit.trace(look, torch.ones(2), check_trace=False)
+    look(torch.ones(2))
+    assert seen == [(False, True), (True, False), (False, True)]

@@ -137,6 +137,14 @@ class Operator:
         return act(X.mT).mT
 
 
+# What can be added to an operator or multiply it, and what to do otherwise.
+SUM = (
+    "a number, for that multiple of the identity, or LowRank(U, w)",
+    "fit the sum, or add matrices: to_dense()",
+)
+PRODUCT = "a number", "for a product try @"
+
+
 class Affine(Operator):
     """A symmetric operator H that has multiples and shifts: scale·H + shift·I by a hook, ``_affine(scale, shift)``.
 
@@ -148,25 +156,25 @@ class Affine(Operator):
 
     def __add__(self, c: Any) -> Any:
         """H + c·I."""
-        return self._affine(1, c) if _is_number(c) else NotImplemented
+        return self._affine(1, c) if _is_number(c) else _refuse(c, SUM)
 
     def __mul__(self, c: Any) -> Any:
         """c·H."""
-        return self._affine(c, 0) if _is_number(c) else NotImplemented
+        return self._affine(c, 0) if _is_number(c) else _refuse(c, PRODUCT)
 
     __radd__, __rmul__ = __add__, __mul__
 
     def __sub__(self, c: Any) -> Any:
         """H − c·I."""
-        return self._affine(1, -c) if _is_number(c) else NotImplemented
+        return self._affine(1, -c) if _is_number(c) else _refuse(c, SUM)
 
     def __rsub__(self, c: Any) -> Any:
         """c·I − H."""
-        return self._affine(-1, c) if _is_number(c) else NotImplemented
+        return self._affine(-1, c) if _is_number(c) else _refuse(c, SUM)
 
     def __truediv__(self, c: Any) -> Any:
         """H/c."""
-        return self._affine(1 / c, 0) if _is_number(c) else NotImplemented
+        return self._affine(1 / c, 0) if _is_number(c) else _refuse(c, PRODUCT)
 
     def __neg__(self) -> Any:
         return self._affine(-1, 0)
@@ -189,6 +197,14 @@ def _incoming(name: str, value: Any, operator: Operator) -> tuple[torch.Tensor, 
     like = torch.empty(0, dtype=operator.dtype, device=operator.device)
     tensor = checks.as_tensor(name, value, like)
     return tensor, lambda result: result.detach().cpu().numpy()
+
+
+def _refuse(other: Any, rule: tuple[str, str]) -> Any:
+    """An error where nobody else will say what is wrong; others may know what to do with us."""
+    if isinstance(other, (np.ndarray, torch.Tensor, Operator)):
+        shape = f"{type(other).__name__} of shape {tuple(other.shape)}"
+        raise ArgumentError("", rule[0], shape, rule[1])
+    return NotImplemented
 
 
 def _is_number(c: Any) -> bool:

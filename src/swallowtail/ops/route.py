@@ -10,9 +10,11 @@ from torch import Tensor
 from torch.compiler import is_compiling
 from torch.nn import Parameter
 
+from swallowtail.errors import ArgumentError
 from swallowtail.ops.torch_private import (
     active_transformation,
     in_forward_mode,
+    is_recording,
     n_dispatch_modes,
     nothing_active,
 )
@@ -44,6 +46,9 @@ def route(*tensors: Any) -> Route:
         if grad_enabled and tensor.requires_grad:
             wants_gradient = True
     if not nothing_active():
+        if is_recording():
+            hint = "try torch.export.export(module, (x,))"
+            raise ArgumentError("", "torch.compile or torch.export", "torch.jit.trace", hint)
         if n_dispatch_modes():
             return TRACED
         if active_transformation() is not None or in_forward_mode():

@@ -26,9 +26,18 @@ def n_forward_levels() -> int:
 n_dispatch_modes = torch._C._len_torch_dispatch_stack
 
 
+# Whether torch.jit.trace is recording.
+is_recording = torch._C._is_tracing
+
+
 def nothing_active() -> bool:
-    """Whether no dispatch mode, no transformation and no dual level is active: the usual case, told by one call."""
-    return not n_dispatch_modes() and active_transformation() is None and forward_ad._current_level < 0
+    """Whether no mode, transformation, dual level or recording is active: the usual case, told by one call."""
+    return (
+        not n_dispatch_modes()
+        and active_transformation() is None
+        and forward_ad._current_level < 0
+        and not is_recording()
+    )
 
 
 def in_forward_mode() -> bool:
