@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -40,6 +41,18 @@ def test_it_is_pure_python_and_holds_every_module(wheel):
     assert wheel.name.endswith("-py3-none-any.whl")
     assert modules <= names
     assert {name for name in names if not name.startswith("swallowtail")} == set()
+
+
+def test_an_index_can_show_the_long_description(wheel):
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if name.endswith("METADATA"))
+    head, _, text = archive.read(name).decode().partition("\n\n")
+    assert "Description-Content-Type: text/markdown" in head
+    assert text.startswith("# swallowtail\n")
+    assert "Recipes (`docs/recipes.md`)" in text
+    targets = re.findall(r"\]\(([^)]*)\)", text)
+    assert targets
+    assert all(target.startswith("https://") for target in targets)
 
 
 def test_it_runs_from_its_own_files(wheel, tmp_path):
