@@ -1,5 +1,7 @@
 """Estimators on dask arrays: any chunks, nothing gathered but statistics."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,21 @@ def test_weights_travel_with_their_rows(rows):
     )
 
 
+def test_weights_may_be_an_array_and_count_in_the_score(rows):
+    weights = np.arange(600.0) % 3
+    X = da.from_array(rows, chunks=(70, 6))
+    for model in (GivensCovariance(), GivensMixture(2, random_state=0)):
+        model.fit(X, sample_weight=weights)
+        right = np.average(model.score_samples(rows), weights=weights)
+        for w in (weights, da.from_array(weights, chunks=100)):
+            assert model.score(X, sample_weight=w) == pytest.approx(right, abs=1e-6)
+        assert model.score(X) != pytest.approx(right, abs=1e-3)
+    with pytest.raises(ValueError, match="one number per row"):
+        GivensCovariance().fit(X, sample_weight=weights[1:])
+    with pytest.raises(ValueError, match=r"sample_weight.*chunk 3"):
+        GivensCovariance().fit(X, sample_weight=np.where(np.arange(600) == 250, -1.0, 1.0))
+
+
 def test_em_as_reductions(rows):
     whole = GivensMixture(2, random_state=0).fit(rows)
     found = GivensMixture(2, random_state=0).fit(da.from_array(rows, chunks=(100, 6)))
@@ -58,14 +75,43 @@ def test_em_as_reductions(rows):
     np.testing.assert_allclose(scores.compute(), found.score_samples(rows))
 
 
+def test_a_mixture_goes_on_with_dask_arrays(rows):
+    parts = [rows[::2], rows[1::2]]
+    start = GivensMixture(2, random_state=0).partial_fit(parts[0])
+    lazy = copy.deepcopy(start).partial_fit(da.from_array(parts[1], chunks=(70, 4)))
+    np.testing.assert_allclose(lazy.means_, start.partial_fit(parts[1]).means_, rtol=1e-9)
+    first = GivensMixture(2, random_state=0).partial_fit(da.from_array(parts[0], chunks=(70, 4)))
+    assert first.partial_fit(parts[1]).score(rows) == pytest.approx(start.score(rows), abs=0.05)
+    with pytest.raises(ValueError, match="6 features"):
+        first.partial_fit(da.from_array(rows[:, :4], chunks=100))
+
+
 def test_a_bad_chunk_is_named(rows):
     bad = rows.copy()
     bad[250, 2] = np.nan
     with pytest.raises(ValueError, match="chunk 2, its row 50, column 2"):
         GivensCovariance().fit(da.from_array(bad, chunks=(100, 6)))
     model = GivensCovariance().fit(rows)
+    with pytest.raises(ValueError, match="chunk 2, its row 50, column 2"):
+        model.score(da.from_array(bad, chunks=(100, 6)))
     with pytest.raises(ValueError, match="features"):
         model.partial_fit(da.from_array(rows[:, :4], chunks=100))
+
+
+@pytest.mark.parametrize("model", [GivensCovariance(), GivensMixture(2)])
+def test_columns_that_change_between_chunks_are_an_error(model):
+    make = lambda columns: np.random.default_rng(0).standard_normal((10, columns))
+    parts = [da.from_delayed(dask.delayed(make)(columns), (10, 5), float) for columns in (5, 6)]
+    with pytest.raises(ValueError, match=r"5 columns in every chunk, got .*10, 6.* in chunk 1"):
+        model.fit(da.concatenate(parts))
+
+
+def test_rows_dropped_by_a_mask_leave_chunks_of_unknown_size(rows):
+    X = da.from_array(np.where(rows > 25, np.nan, rows), chunks=(100, 6))
+    kept = X[~da.isnan(X).any(axis=1)]  # what the error about NaN suggests
+    whole = GivensCovariance().fit(rows[(rows <= 25).all(1)])
+    found = GivensCovariance().fit(kept)
+    assert found.score(kept) == pytest.approx(whole.score(rows[(rows <= 25).all(1)]), abs=1e-6)
 
 
 @pytest.mark.extras

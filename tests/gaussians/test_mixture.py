@@ -96,6 +96,7 @@ def test_float32_agrees_with_float64():
     models = [GivensMixture(3, random_state=0).fit(X.astype(t)) for t in (np.float32, np.float64)]
     assert models[0].score(X.astype(np.float32)) == pytest.approx(models[1].score(X), abs=1e-2)
     assert models[0].precisions_[0].dtype == torch.float32
+    assert models[0].score_samples(X.astype(np.float32)).dtype == np.float32
 
 
 def test_float32_with_far_apart_scales_does_not_collapse():

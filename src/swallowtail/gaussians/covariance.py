@@ -176,11 +176,10 @@ class GivensCovariance(Chosen, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Mean log-density of the rows of X."""
-        if is_dask(X):
-            return float(self.score_samples(X).mean())
-        if sample_weight is not None:
-            return float(np.average(self.score_samples(X), weights=sample_weight))
-        return float(self.score_samples(X).mean(dtype=np.float64))
+        scores = self.score_samples(X)
+        if sample_weight is None:
+            return float(scores.mean(dtype=np.float64))
+        return float(np.average(scores, weights=sample_weight))
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw rows from N(location, Σ), shape (n_samples, n); others at each call unless ``random_state`` is given."""

@@ -1,4 +1,4 @@
-"""What a fitted `GivensMixture` is asked beside densities: samples, and criteria for the number of components."""
+"""What a fitted `GivensMixture` is asked beside densities: its numbers, samples, criteria for how many components."""
 
 from __future__ import annotations
 
@@ -13,22 +13,10 @@ from swallowtail.operators import SymmetricOperator
 
 
 class Criteria:
-    """Samples, BIC and AIC of a mixture."""
+    """Numbers, samples, BIC and AIC of a mixture."""
 
     if TYPE_CHECKING:  # what the mixture brings along
         random_state: Any
-
-        @property
-        def weights_(self) -> np.ndarray: ...
-
-        @property
-        def means_(self) -> np.ndarray: ...
-
-        @property
-        def covariances_(self) -> list[SymmetricOperator]: ...
-
-        @property
-        def n_rotations_(self) -> list[int]: ...
 
         @property
         def _fitted(self) -> Components: ...
@@ -36,6 +24,36 @@ class Criteria:
         def score(self, X: Any, y: Any = None) -> float: ...
 
         def _check(self, X: Any) -> np.ndarray: ...
+
+    @property
+    def weights_(self) -> np.ndarray:
+        """w, shape (k,)."""
+        return self._fitted.weights
+
+    @property
+    def means_(self) -> np.ndarray:
+        """μ, shape (k, n)."""
+        return self._fitted.means
+
+    @property
+    def covariances_(self) -> list[SymmetricOperator]:
+        """Σ_k."""
+        return [precision.inverse() for precision in self.precisions_]
+
+    @property
+    def precisions_(self) -> list[SymmetricOperator]:
+        """Σ_k⁻¹."""
+        return self._fitted.precisions()
+
+    @property
+    def noise_(self) -> float:
+        """b."""
+        return self._fitted.plan.noise
+
+    @property
+    def n_rotations_(self) -> list[int]:
+        """K of every component."""
+        return [rotation.n_rotations for rotation in self._fitted.rotations]
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """Draw rows (n_samples, n) and the components they come from, grouped by component as GaussianMixture does.

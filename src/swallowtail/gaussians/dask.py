@@ -30,8 +30,9 @@ def reduce_blocks(X: Any, make: Callable[..., Any], weights: Any = None) -> Any:
     Args:
         X: a dask array (N, n), chunks of any size; columns are brought together.
         make: runs on the workers. It may raise: the error names the chunk.
-        weights: a dask array (N,) with the same chunks, or one that can be brought to them.
+        weights: shape (N,), a dask array with any chunks or what can become one.
     """
+    from dask.array import asarray
     from dask.base import compute
     from dask.delayed import delayed
 
@@ -39,10 +40,14 @@ def reduce_blocks(X: Any, make: Callable[..., Any], weights: Any = None) -> Any:
     parts = X.to_delayed().ravel().tolist()
     shares: list[Any] = [None] * len(parts)
     if weights is not None:
+        weights = asarray(weights)
+        if weights.shape != X.shape[:1]:
+            raise ArgumentError("sample_weight", f"shape {X.shape[:1]}, one number per row", weights.shape)
         shares = weights.rechunk((X.chunks[0],)).to_delayed().ravel().tolist()
     one, both = delayed(_one), delayed(_merged)
     level = [
-        one(part, share, make, index) for index, (part, share) in enumerate(zip(parts, shares, strict=True))
+        one(part, share, make, index, X.shape[1])
+        for index, (part, share) in enumerate(zip(parts, shares, strict=True))
     ]
     while len(level) > 1:
         level = [both(level[start : start + FAN_IN]) for start in range(0, len(level), FAN_IN)]
@@ -99,8 +104,12 @@ class _Scored:
     def __init__(self, score: Callable[[np.ndarray], np.ndarray], dtype: Any) -> None:
         self.score, self.dtype = score, dtype
 
-    def __call__(self, rows: np.ndarray) -> np.ndarray:
-        return self.score(rows) if len(rows) else np.zeros(0, self.dtype)
+    def __call__(self, rows: np.ndarray, block_info: Any = None) -> np.ndarray:
+        if not len(rows):
+            return np.zeros(0, self.dtype)
+        if block_info:
+            _check_finite(rows, block_info[0]["chunk-location"][0])
+        return self.score(rows)
 
 
 def _rows(X: Any) -> Any:
@@ -112,13 +121,21 @@ def _rows(X: Any) -> Any:
     return X.rechunk({1: -1}) if len(X.chunks[1]) > 1 else X
 
 
-def _one(rows: Any, weights: Any, make: Callable[..., Any], index: int) -> Any:
+def _one(rows: Any, weights: Any, make: Callable[..., Any], index: int, n: int) -> Any:
     rows = np.asarray(rows)
+    if rows.ndim != 2 or rows.shape[1] != n:
+        raise ArgumentError("X", f"{n} columns in every chunk", f"shape {rows.shape} in chunk {index}")
+    _check_finite(rows, index)
+    if weights is not None and not (np.isfinite(weights) & (weights >= 0)).all():
+        raise ArgumentError("sample_weight", "finite numbers ≥ 0", f"others in chunk {index}")
+    return make(rows, weights)
+
+
+def _check_finite(rows: np.ndarray, index: int) -> None:
     if not np.isfinite(rows).all():
         where = np.nonzero(~np.isfinite(rows))
         got = f"NaN or infinity in chunk {index}, its row {where[0][0]}, column {where[1][0]}"
         raise ArgumentError("X", "finite numbers", got, "try X[~da.isnan(X).any(axis=1)], or fill them in")
-    return make(rows, weights)
 
 
 def _merged(parts: list[Any]) -> Any:

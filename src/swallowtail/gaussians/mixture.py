@@ -22,7 +22,6 @@ from swallowtail.gaussians.components import Components
 from swallowtail.gaussians.criteria import Criteria
 from swallowtail.gaussians.dask import EStep, dask_sample, is_dask, map_rows, reduce_blocks
 from swallowtail.gaussians.mixture_plan import start
-from swallowtail.operators import SymmetricOperator
 
 BLOCK = 2**21  # numbers of X in one block of an E-step: 16 MiB
 # How often rotations are chosen again after EM has settled. On MNIST-5k, 3 take twice the steps; held-out bits per
@@ -141,16 +140,13 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
         if not hasattr(self, "_components"):
             self.fit(X, sample_weight=sample_weight)
             self._steps = 0
-            X = validate_data(self, X, reset=False)
-            self._running = online.begin(self._components, X, row_weights(X, sample_weight))
+            self._running = online.begin(self._components, self._reduction(X, sample_weight))
             return self
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        check_scale(X)
-        often = row_weights(X, sample_weight)
+        reduce = self._reduction(X, sample_weight)
         self._steps = getattr(self, "_steps", 0) + 1
         if getattr(self, "_running", None) is None:
             self._running = online.resume(self._components)
-        self.lower_bound_ = online.step(self._components, self._running, X, self._steps, often)
+        self.lower_bound_ = online.step(self._components, self._running, reduce, self._steps)
         return self
 
     def merge(self, other: GivensMixture) -> GivensMixture:
@@ -175,46 +171,18 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
         self._components.maximise_from(mine)
         return self
 
-    @property
-    def weights_(self) -> np.ndarray:
-        """w, shape (k,)."""
-        return self._fitted.weights
-
-    @property
-    def means_(self) -> np.ndarray:
-        """μ, shape (k, n)."""
-        return self._fitted.means
-
-    @property
-    def covariances_(self) -> list[SymmetricOperator]:
-        """Σ_k."""
-        return [precision.inverse() for precision in self.precisions_]
-
-    @property
-    def precisions_(self) -> list[SymmetricOperator]:
-        """Σ_k⁻¹."""
-        return self._fitted.precisions()
-
-    @property
-    def noise_(self) -> float:
-        """b."""
-        return self._fitted.plan.noise
-
-    @property
-    def n_rotations_(self) -> list[int]:
-        """K of every component."""
-        return [rotation.n_rotations for rotation in self._fitted.rotations]
-
     def score_samples(self, X: Any) -> Any:
-        """Log-density of every row, shape (N,); any number of rows in bounded memory; of a dask array, a dask array."""
+        """Log-density of every row, shape (N,), in bounded memory; of a dask array, a dask array."""
+        dtype, whole = self._fitted.dtype, self._fitted.log_density
         if is_dask(X):
-            return map_rows(X, self.score_samples, np.float64)
-        X, whole = self._check(X), self._fitted.log_density
-        return np.concatenate([whole(X[rows], logs) for rows, logs in self._log_densities(X)])
+            return map_rows(X, self.score_samples, dtype)
+        X, least = self._check(X), np.finfo(dtype).min
+        parts = [whole(X[rows], logs) for rows, logs in self._log_densities(X)]
+        return np.maximum(np.concatenate(parts), least).astype(dtype)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Mean log-density of the rows of X."""
-        scores = self.score_samples(X)
+        scores = self.score_samples(X).astype(np.float64)
         return float(scores.mean() if sample_weight is None else np.average(scores, weights=sample_weight))
 
     def predict(self, X: Any) -> np.ndarray:
@@ -223,8 +191,7 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of every component given the row, shape (N, k)."""
-        parts = [softmax(logs, axis=1) for _, logs in self._log_densities(self._check(X))]
-        return np.concatenate(parts)
+        return np.concatenate([softmax(logs, axis=1) for _, logs in self._log_densities(self._check(X))])
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_components")
@@ -254,6 +221,17 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
         self.lower_bound_, self.n_iter_ = self.lower_bounds_[-1], len(self.lower_bounds_)
         self._warn_unsettled()
         return self._e_step(X)[1]
+
+    def _reduction(self, X: Any, sample_weight: Any) -> online.Reduce:
+        """The E-step over further rows; of a dask array, where they lie."""
+        if is_dask(X):
+            if X.shape[1] != self.n_features_in_:
+                raise ArgumentError("X", f"{self.n_features_in_} features, as seen before", X.shape[1])
+            return lambda scatters: reduce_blocks(X, EStep(self._components, scatters), sample_weight)
+        X = self._check(X)
+        check_scale(X)
+        often = row_weights(X, sample_weight)
+        return lambda scatters: self._components.statistics(X, scatters, often)
 
     def _warn_unsettled(self) -> None:
         if not self.converged_:

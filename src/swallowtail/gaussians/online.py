@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from swallowtail.gaussians.components import Components
 from swallowtail.gaussians.mixture_statistics import MixtureStatistics
 
@@ -16,10 +14,10 @@ Reduce = Callable[
 ]  # (with scatters?) ↦ statistics of all rows, under the mixture as it is
 
 
-def begin(components: Components, X: np.ndarray, weights: np.ndarray) -> MixtureStatistics:
+def begin(components: Components, reduce: Reduce) -> MixtureStatistics:
     """Statistics per row of the rows that a mixture was fitted to."""
     k, n = components.means.shape
-    found = components.statistics(X, k * n * n <= ROOM, weights)
+    found = reduce(k * n * n <= ROOM)
     found.forget(1 / found.n_rows)
     return found
 
@@ -33,14 +31,12 @@ def resume(components: Components) -> MixtureStatistics:
     )
 
 
-def step(
-    components: Components, running: MixtureStatistics, X: np.ndarray, t: int, weights: np.ndarray
-) -> float:
-    """Stepwise EM (Cappé & Moulines): step t with weighted rows X, statistics kept per row. Their mean log-density.
+def step(components: Components, running: MixtureStatistics, reduce: Reduce, t: int) -> float:
+    """Stepwise EM (Cappé & Moulines): step t with new rows, statistics kept per row. Their mean log-density.
 
     Rotations are chosen again at t = 1, 2, 4, 8 and so on.
     """
-    new = components.statistics(X, running.scatters is not None, weights)
+    new = reduce(running.scatters is not None)
     mean = new.log_density / new.n_rows
     share = (t + 2) ** -FORGETTING
     new.forget(share / new.n_rows)
