@@ -4,6 +4,8 @@ optimizer    GivensAdam, the torch.optim.Optimizer: arguments, state_dict, which
 ahead        steps launched without waiting for the one before (GPU)
 replay       launches recorded as CUDA graphs (GPU)
 step         the update as a function; one step over all stacks
+small        steps on small parameters (CPU)
+compiled     their arithmetic, by Numba
 mailbox      what host and device tell each other about a step (GPU)
 bases        Q_L and Q_R: into them, out of them, from one to the next
 fit          which basis a side gets, and its fit

@@ -167,12 +167,19 @@ class KeptBases:
                 new = old
         # Where these parameters were stacked with others, their bases are out of date as well.
         key = stack.members
-        outdated = [other for other in self._bases if other != key and not set(key).isdisjoint(other)]
-        for other in outdated:
-            del self._bases[other]
-        if outdated or self._bases.get(key) is not new:
+        self.forget(stack.params, but=key)
+        if self._bases.get(key) is not new:
             self._on_replacement()
         self._bases[key] = new
+
+    def forget(self, params: list[Tensor], but: tuple[int, ...] | None = None) -> None:
+        """Drop the bases of stacks that these parameters are in, except one stack."""
+        members = set(map(id, params))
+        outdated = [key for key in self._bases if key != but and not members.isdisjoint(key)]
+        for key in outdated:
+            del self._bases[key]
+        if outdated:
+            self._on_replacement()
 
 
 def carry_over(old: Bases, new: Bases, states: list[State]) -> None:

@@ -15,7 +15,8 @@ from swallowtail.errors import ArgumentError
 from swallowtail.optim.adam.ahead import StepsAhead, places_of
 from swallowtail.optim.adam.bases import KeptBases, stands_alone
 from swallowtail.optim.adam.fit import WIRINGS, kind_of, matrix_shape, new_side
-from swallowtail.optim.adam.sharded import Shards, all_agree, is_sharded, keep_state, local_state
+from swallowtail.optim.adam.sharded import Shards, all_agree, any_sharded, is_sharded, keep_state, local_state
+from swallowtail.optim.adam.small import SmallStep
 from swallowtail.optim.adam.state import SIDES, Stack
 from swallowtail.optim.adam.statistics import STATISTICS
 from swallowtail.optim.adam.step import step_now
@@ -156,6 +157,7 @@ class GivensAdam(GivensOptimizer):
         self._ahead = StepsAhead()
         self._bases = KeptBases(on_replacement=self._ahead.replay.clear)
         self._shards: dict[Tensor, Shards] = {}
+        self._small = SmallStep()
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:
@@ -169,20 +171,30 @@ class GivensAdam(GivensOptimizer):
         params = [p for part in active for p in part]
         if not params:
             return loss
-        if any(map(is_sharded, params)):
+        if any_sharded(params):
             self._step_sharded(active)
             return loss
-        gradients = [dense_gradient(p) for p in params]
         places = self._places(params)
         if places is None:
             self._ahead.end()
-            if usable(gradients):
-                step_now(self._stacks(active), self._bases)
+            self._step_now(active)
             return loss
         device = params[0].device
         with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+            gradients = [dense_gradient(p) for p in params]
             self._ahead.step(gradients, places, lambda: self._stacks(active), self._bases)
         return loss
+
+    def _step_now(self, active: list[list[Tensor]]) -> None:
+        """A step that is over when this returns."""
+        small = self._small
+        small.begin(self.param_groups, active, self.state)
+        gradients = [dense_gradient(p) for part in small.rest for p in part]
+        if not small.usable():
+            warn_skipped(BAD_GRADIENT)
+        elif not gradients or usable(gradients):
+            stacks = self._stacks(small.rest) if gradients else []
+            step_now(stacks, self._bases, small)
 
     def _step_sharded(self, active: list[list[Tensor]]) -> None:
         """A step where processes hold parts of the parameters. All of them take it, or none does."""

@@ -19,9 +19,14 @@ from swallowtail.optim.adam.state import State
 
 
 def is_sharded(t: Tensor) -> bool:
-    """Whether a tensor is a DTensor. Without DTensors in the process nothing is imported to find out."""
+    """Whether a tensor is a DTensor."""
+    return any_sharded((t,))
+
+
+def any_sharded(tensors: Iterable[Tensor]) -> bool:
+    """Whether one of them is a DTensor. Without DTensors in the process nothing is imported to find out."""
     module = sys.modules.get("torch.distributed.tensor")
-    return module is not None and isinstance(t, module.DTensor)
+    return module is not None and any(isinstance(t, module.DTensor) for t in tensors)
 
 
 class Shards:

@@ -64,6 +64,14 @@ def columns_of(state: State, side: Side, other: int) -> int:
     return min(GROUP_COLUMNS, other) if side.group_moments in state else 0
 
 
+def period_of(other: int, columns: int) -> int:
+    """Step t takes equally spaced columns (rows) from column t modulo this on, so that all of them get their turn.
+
+    No random numbers are needed, so processes agree and a resumed run repeats itself.
+    """
+    return other - other // columns * (columns - 1)
+
+
 def is_grouped(state: State) -> bool:
     """Whether a side has dense groups."""
     return any(side.groups in state for side in SIDES)
@@ -82,40 +90,53 @@ def direction_bound(beta1: float, beta2: float, t: int) -> float:
     return 1.001 * corrections * largest
 
 
-class Numbers(NamedTuple):
-    """What changes from step to step. On a GPU the same fields lie in this order in memory: `DeviceNumbers`."""
+class Rates(NamedTuple):
+    """What parameters of all shapes have in common in a step."""
 
     eps: float  # ε √(1 − β₂ᵗ), t counted from the first fit
     factor: float  # √(1 − β₂ᵗ) / (1 − β₁ᵗ)
     lr: float  # η; twice that in groups
     kept: float  # 1 − ηλ, what weight decay leaves of a parameter
+    bound: float  # how large an entry of Adam's direction can be
+
+    @classmethod
+    def of_step(cls, t: int, grouped: bool, group: dict[str, Any]) -> Rates:
+        """The rates of step ``t``, counted from 1."""
+        beta1, beta2 = (float(beta) for beta in group["betas"])
+        since, rate, lr = t, 1.0, float(group["lr"])
+        if grouped and t >= group["refresh"]:
+            since = t - group["refresh"] + 1  # the moments began anew in the first basis
+            rate = RATE_IN_GROUPS
+        root = (1 - beta2**since) ** 0.5
+        factor, kept = root / (1 - beta1**since), 1 - lr * group["weight_decay"]
+        return cls(group["eps"] * root, factor, rate * lr, kept, direction_bound(beta1, beta2, since))
+
+
+class Numbers(NamedTuple):
+    """What changes from step to step. On a GPU the same fields lie in this order in memory: `DeviceNumbers`."""
+
+    eps: float  # this and the next three: as in `Rates`
+    factor: float
+    lr: float
+    kept: float
     slot: int  # where this gradient's columns and rows go in the sketches
     left_start: int  # the first column that goes into the left sketch
     right_start: int  # the first row that goes into the right sketch
-    bound: float  # how large an entry of Adam's direction can be
+    bound: float  # as in `Rates`
     used: int = 1  # 0: the gradients are not usable, and all state stays as it is
 
     @classmethod
     def of_step(cls, t: int, state: State, sizes: tuple[int, int] | None, group: dict[str, Any]) -> Numbers:
         """The numbers of step ``t``, counted from 1, for matrices of these sizes (None: no matrix)."""
-        beta1, beta2 = (float(beta) for beta in group["betas"])
-        since, rate, lr = t, 1.0, float(group["lr"])
-        if is_grouped(state) and t >= group["refresh"]:
-            since = t - group["refresh"] + 1  # the moments began anew in the first basis
-            rate = RATE_IN_GROUPS
-        root = (1 - beta2**since) ** 0.5
         slot, starts = 0, [0, 0]
         for side, other in zip(SIDES, (sizes or ())[::-1], strict=False):
             columns = columns_of(state, side, other)
             if columns:
-                # Equally spaced columns (rows), another set each step, so that all of them get their turn. No random
-                # numbers are needed, so processes agree and a resumed run repeats itself.
-                starts[side.axis] = t % (other - other // columns * (columns - 1))
+                starts[side.axis] = t % period_of(other, columns)
             if side.sketch in state:
                 slot = (t - 1) % len(state[side.sketch])
-        factor, kept = root / (1 - beta1**since), 1 - lr * group["weight_decay"]
-        bound = direction_bound(beta1, beta2, since)
-        return cls(group["eps"] * root, factor, rate * lr, kept, slot, starts[0], starts[1], bound)
+        eps, factor, lr, kept, bound = Rates.of_step(t, is_grouped(state), group)
+        return cls(eps, factor, lr, kept, slot, starts[0], starts[1], bound)
 
 
 @dataclass(frozen=True)

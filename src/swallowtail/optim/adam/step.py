@@ -11,13 +11,20 @@ from swallowtail.optim.adam.bases import Bases, KeptBases
 from swallowtail.optim.adam.gpu import gpu_for
 from swallowtail.optim.adam.mailbox import Mailbox
 from swallowtail.optim.adam.sharded import all_agree
+from swallowtail.optim.adam.small import SmallStep
 from swallowtail.optim.adam.state import DeviceNumbers, Numbers, Stack, params_of, stacked, states_of
 from swallowtail.optim.adam.statistics import observe
 from swallowtail.optim.gradients import BAD_PARAMETER, largest_norm, norm_limit, warn_skipped
 
 
-def step_now(stacks: list[Stack], kept_bases: KeptBases) -> None:
-    """Take a step with usable gradients; parameters that would not stay finite are not written."""
+def step_now(stacks: list[Stack], kept_bases: KeptBases, small: SmallStep | None = None) -> None:
+    """Take a step with usable gradients; parameters that would not stay finite are not written.
+
+    Args:
+        stacks: parameters with state.
+        kept_bases: theirs.
+        small: further parameters, whose step has begun.
+    """
     shards = [stack.shards for stack in stacks if stack.shards is not None]
     for stack in stacks:
         stack.begin_step()
@@ -28,9 +35,15 @@ def step_now(stacks: list[Stack], kept_bases: KeptBases) -> None:
     new = [value for values in new_parameters(stacks, kept_bases) for value in values]
     for state in states_of(stacks):
         state["step"] += 1
-    if all_agree(float(largest_norm(new)) < norm_limit(new), shards):
+    finite = not new or float(largest_norm(new)) < norm_limit(new)
+    if small is not None:
+        finite = small.propose(kept_bases) and finite
+    if all_agree(finite, shards):
         params = params_of(stacks)
-        torch._foreach_copy_(params, [value.view(p.shape) for p, value in zip(params, new, strict=True)])
+        if params:
+            torch._foreach_copy_(params, [value.view(p.shape) for p, value in zip(params, new, strict=True)])
+        if small is not None:
+            small.commit()
     else:
         warn_skipped(BAD_PARAMETER)
 
