@@ -117,9 +117,9 @@ def section(rows: list[Row]) -> list[str]:
     lines = [
         "### What a fit costs",
         "",
-        f"`fit_symmetric(H)` beside `numpy.linalg.eigh(H)`, on {count} matrices that development did not use:",
-        "processor time of one thread, with everything compiled. The time of a fit includes measuring it and",
-        "fitting its rivals. Times are medians over the matrices; angles are means, with the largest in brackets.",
+        f"`fit_symmetric(H)` beside `numpy.linalg.eigh(H)`, on {count} matrices that development did not use: seconds",
+        "of the processor on one thread, with everything compiled. A fit's time includes measuring it and its rivals.",
+        "Times are medians over the matrices; angles are means, with the largest in brackets.",
         "",
         "| n | quick ÷ eigh | default ÷ eigh | quick's angle ÷ default's |",
         "|---|---|---|---|",

@@ -6,15 +6,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks.fitting.compare import FIRST
 from swallowtail import datasets
+
+SEED = 9400  # of all matrices that are drawn
 
 
 def held_out(quick: bool) -> Iterator[tuple[str, np.ndarray]]:
     """Name and matrix."""
-    makers = (_kernels, _graphs, _markets, _images, _tables)
+    makers = (_kernels, _graphs, _markets, _images, _tables, _larger)
     for make in makers:
-        for index, found in enumerate(make(np.random.default_rng(FIRST))):
+        for index, found in enumerate(make(np.random.default_rng(SEED))):
             if not quick or index == 0:
                 yield found
 
@@ -30,19 +31,21 @@ def _kernels(generator: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]
         ("RBF", 1, 60, 0.05),
         ("RBF", 2, 100, 0.1),
     ):
-        points = generator.uniform(size=(n, dimensions))
-        t = np.linalg.norm(points[:, None] - points, axis=-1) / length
-        root = np.sqrt(3.0) * t
-        H = {"exponential": np.exp(-t), "Matérn 3/2": (1 + root) * np.exp(-root), "RBF": np.exp(-(t**2) / 2)}[
-            kind
-        ]
-        yield f"{kind}, {dimensions}-D, n={n}", H + 1e-6 * np.eye(n)
+        yield f"{kind}, {dimensions}-D, n={n}", _kernel(generator, kind, dimensions, n, length)
+
+
+def _kernel(generator: np.random.Generator, kind: str, dimensions: int, n: int, length: float) -> np.ndarray:
+    points = generator.uniform(size=(n, dimensions))
+    t = np.linalg.norm(points[:, None] - points, axis=-1) / length
+    root = np.sqrt(3.0) * t
+    forms = {"exponential": np.exp(-t), "Matérn 3/2": (1 + root) * np.exp(-root), "RBF": np.exp(-(t**2) / 2)}
+    return np.asarray(forms[kind] + 1e-6 * np.eye(n))
 
 
 def _graphs(generator: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
     for n, time in ((100, 0.3), (100, 3.0)):
-        yield f"heat kernel, n={n}, t={time:g}", datasets.sensor_heat_kernel(n, time, seed=FIRST)
-    yield "graph Laplacian, n=100", datasets.sensor_laplacian(100, seed=FIRST)
+        yield f"heat kernel, n={n}, t={time:g}", datasets.sensor_heat_kernel(n, time, seed=SEED)
+    yield "graph Laplacian, n=100", datasets.sensor_laplacian(100, seed=SEED)
     edges = np.triu(generator.uniform(size=(80, 80)) < 0.08, 1).astype(float)
     edges += edges.T
     yield "random graph's Laplacian, n=80", np.diag(edges.sum(0)) - edges
@@ -71,10 +74,15 @@ def _images(generator: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
     digits = load_digits()
     for digit in (3, 8):
         yield f"covariance of digit {digit}", np.cov(digits.data[digits.target == digit], rowvar=False)
-    grey = load_sample_image("china.jpg").mean(-1) / 255.0
-    corners = generator.integers(0, [grey.shape[0] - 10, grey.shape[1] - 10], (4000, 2))
-    patches = np.stack([grey[i : i + 10, j : j + 10].ravel() for i, j in corners])
-    yield "patches of a photograph, 10×10", np.cov(patches, rowvar=False)
+    yield "patches of a photograph, 10×10", _patches(generator, load_sample_image("china.jpg"), 10)
+
+
+def _patches(generator: np.random.Generator, image: np.ndarray, side: int) -> np.ndarray:
+    """The covariance of square patches."""
+    grey = image.mean(-1) / 255.0
+    corners = generator.integers(0, [grey.shape[0] - side, grey.shape[1] - side], (4000, 2))
+    patches = np.stack([grey[i : i + side, j : j + side].ravel() for i, j in corners])
+    return np.cov(patches, rowvar=False)
 
 
 def _tables(generator: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
@@ -102,3 +110,19 @@ def _tables(generator: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
         for q, x in zip(p[:600], X[:600], strict=True)
     )
     yield "Hessian of a softmax regression, one class", H / 600 + 1e-3 * np.eye(64)
+
+
+def _larger(generator: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
+    """Some of each kind, with n from 200 to 300."""
+    from sklearn.datasets import load_sample_image
+
+    for kind, dimensions, n, length in (("Matérn 3/2", 2, 300, 0.15), ("exponential", 3, 200, 0.4)):
+        yield f"{kind}, {dimensions}-D, n={n}", _kernel(generator, kind, dimensions, n, length)
+    yield "heat kernel, n=256, t=1", datasets.sensor_heat_kernel(256, 1.0, seed=SEED)
+    yield "patches of a flower, 15×15", _patches(generator, load_sample_image("flower.jpg"), 15)
+    n, rank = 250, 8
+    F, own = generator.standard_normal((n, rank)), generator.uniform(0.5, 3.0, n)
+    returns = generator.multivariate_normal(np.zeros(n), F @ F.T + np.diag(own), 750)
+    yield "factor model, n=250, 8 factors, 750 days", np.cov(returns, rowvar=False)
+    walk = generator.standard_normal((1000, n)).cumsum(1) + 3 * generator.standard_normal((1000, n))
+    yield "noisy random walks, n=250", np.cov(walk, rowvar=False)

@@ -107,6 +107,7 @@ def test_products_agree_with_the_same_pairs():
 
 
 WRONG = [
+    ([3], "round 0: expected a list of groups"),
     ([[([0, 1], []), ([1, 2], [])]], "round 0: expected disjoint groups, got coordinate 1 in groups 0 and 1"),
     ([[([0, 1], [(0, 2)])]], r"round 0, group 0: expected pairs inside the group, got the pair \(0, 2\)"),
     ([[], [([0, 1], [(1, 1)])]], "round 1, group 0: .* different coordinates, got coordinate 1 with itself"),

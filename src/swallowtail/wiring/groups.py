@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,9 @@ class Group(NamedTuple):
 def checked_round(n: int, index: int, groups: Any) -> list[Group]:
     """One round as records of arrays, checked."""
     listed = list[Group]()
+    if not isinstance(groups, Iterable):
+        hint = "try [[([0, 1], [(0, 1)])]], one round with one group"
+        raise ArgumentError(f"round {index}", "a list of groups (coordinates, pairs)", repr(groups), hint)
     for q, group in enumerate(groups):
         name = f"round {index}, group {q}"
         try:

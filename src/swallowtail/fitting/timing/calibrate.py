@@ -20,7 +20,8 @@ from swallowtail.operators import HybridOperator, Rotation, SymmetricOperator
 from swallowtail.wiring import Butterfly, Grouped, Pairs, Wiring
 
 # No powers of two: there butterflies are unusually fast, and products of large matrices unusually slow.
-SIZES = (12, 50, 250, 1000, 4000)
+# Pairs have machine code from 16 coordinates on (8, in float64), so there is a step.
+SIZES = (12, 17, 50, 250, 1000, 4000)
 LARGEST_GROWN = 1000  # beyond this n a wiring is made of copies of a smaller one
 TERMS = (1, 4, 16, 64)  # beside two rotations
 RANKS = (1, 4, 10, 16, 32, 64)
