@@ -118,7 +118,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self.server.take(query.get("name", ""), body)
         except (ValueError, TypeError, OSError, MemoryError) as error:
-            self._refuse(HTTPStatus.BAD_REQUEST, _without_folder(str(error)))
+            name = Path(query.get("name", "")).name
+            self._refuse(HTTPStatus.BAD_REQUEST, _under_its_name(str(error), name))
             return
         self._send_json(self.server.study.overview())
 
@@ -179,6 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: the terminal is the user's."""
 
 
-def _without_folder(text: str) -> str:
-    """A reader names the temporary file; whoever dropped it knows it by another name."""
-    return text.replace(tempfile.gettempdir(), "").rpartition("/upload")[2] if "/upload" in text else text
+def _under_its_name(text: str, name: str) -> str:
+    """A reader names the temporary file; whoever dropped it knows it by its own name."""
+    _, found, rest = text.partition(f"/upload{Path(name).suffix.lower()}")
+    return name + rest if found else text
