@@ -2,40 +2,12 @@
 
 import numpy as np
 import pytest
+from fitting.common import approximation, low_rank, relative_error, symmetric, synthetic
 
 from swallowtail.fitting.core import completion
 from swallowtail.fitting.core.completion import complete, orthonormal_samples, probe
-from swallowtail.fitting.core.product import conjugate
 from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.methods.products import fit_products
-
-
-def symmetric(n, seed=0):
-    A = np.random.default_rng(seed).standard_normal((n, n))
-    return A + A.T
-
-
-def low_rank(n, rank, shift, seed=0):
-    generator = np.random.default_rng(seed)
-    U = np.linalg.qr(generator.standard_normal((n, rank)))[0]
-    return shift * np.eye(n) + (U * generator.uniform(1.0, 3.0, rank)) @ U.T
-
-
-def synthetic(n, n_large, seed):
-    generator = np.random.default_rng(seed)
-    mu = 0.1 * generator.standard_normal(n)
-    mu[generator.permutation(n)[:n_large]] = 1.0 + 0.4 * generator.standard_normal(n_large)
-    Q, R = np.linalg.qr(generator.standard_normal((n, n)))
-    Q = Q * np.sign(np.diag(R))
-    return (Q * np.abs(mu)) @ Q.T
-
-
-def approximation(fit):
-    return conjugate(np.diag(fit.eigenvalues), fit.wiring.pairs[::-1].copy(), -fit.angles[::-1])
-
-
-def relative_error(H, A):
-    return np.linalg.norm(H - A) / np.linalg.norm(H)
 
 
 @pytest.mark.parametrize("m", [3, 8, 13])

@@ -2,29 +2,12 @@
 
 import numpy as np
 import pytest
+from fitting.common import approximation, relative_error, synthetic
 
 from swallowtail.fitting.core.product import conjugate, flat_pairs
 from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.methods.butterfly import fit_butterfly
 from swallowtail.wiring import Butterfly
-
-
-def synthetic(n, n_large, seed):
-    generator = np.random.default_rng(seed)
-    mu = 0.1 * generator.standard_normal(n)
-    mu[generator.permutation(n)[:n_large]] = 1.0 + 0.4 * generator.standard_normal(n_large)
-    Q, R = np.linalg.qr(generator.standard_normal((n, n)))
-    Q = Q * np.sign(np.diag(R))
-    return (Q * np.abs(mu)) @ Q.T
-
-
-def approximation(fit):
-    pairs = flat_pairs(fit.wiring)
-    return conjugate(np.diag(fit.eigenvalues), pairs[::-1].copy(), -fit.angles[::-1])
-
-
-def relative_error(H, fit):
-    return np.linalg.norm(H - approximation(fit)) / np.linalg.norm(H)
 
 
 def error_angle(H, fit):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fitting.common import approximation, relative_error, synthetic
 from scipy.linalg import block_diag
 
 from swallowtail.datasets import random_orthogonal
@@ -9,25 +10,6 @@ from swallowtail.fitting.core.objectives import Alignment
 from swallowtail.fitting.core.product import conjugate
 from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.methods.pairs import default_cycles, fit_pairs, givens_qr
-
-
-def synthetic(n, n_large, seed):
-    """The paper's R Λ Rᵀ: R Haar, λ = |μ|, μ ~ N(0, 0.1²), n_large of them ~ N(1, 0.4²)."""
-    generator = np.random.default_rng(seed)
-    mu = 0.1 * generator.standard_normal(n)
-    mu[generator.permutation(n)[:n_large]] = 1.0 + 0.4 * generator.standard_normal(n_large)
-    Q, R = np.linalg.qr(generator.standard_normal((n, n)))
-    Q = Q * np.sign(np.diag(R))
-    return (Q * np.abs(mu)) @ Q.T
-
-
-def approximation(fit):
-    """Q D Qᵀ, dense: conjugating D by Qᵀ, whose rotations are Q's the other way round."""
-    return conjugate(np.diag(fit.eigenvalues), fit.wiring.pairs[::-1].copy(), -fit.angles[::-1])
-
-
-def relative_error(H, fit):
-    return np.linalg.norm(H - approximation(fit)) / np.linalg.norm(H)
 
 
 def error_angle(H, fit):

@@ -1,0 +1,36 @@
+"""Matrices that fits are tried on, and what a fit stands for, dense."""
+
+import numpy as np
+
+from swallowtail.fitting.core.product import conjugate, flat_pairs
+
+
+def symmetric(n, seed=0):
+    A = np.random.default_rng(seed).standard_normal((n, n))
+    return A + A.T
+
+
+def low_rank(n, rank, shift, seed=0):
+    generator = np.random.default_rng(seed)
+    U = np.linalg.qr(generator.standard_normal((n, rank)))[0]
+    return shift * np.eye(n) + (U * generator.uniform(1.0, 3.0, rank)) @ U.T
+
+
+def synthetic(n, n_large, seed):
+    """The paper's R Λ Rᵀ: R Haar, λ = |μ|, μ ~ N(0, 0.1²), n_large of them ~ N(1, 0.4²)."""
+    generator = np.random.default_rng(seed)
+    mu = 0.1 * generator.standard_normal(n)
+    mu[generator.permutation(n)[:n_large]] = 1.0 + 0.4 * generator.standard_normal(n_large)
+    Q, R = np.linalg.qr(generator.standard_normal((n, n)))
+    Q = Q * np.sign(np.diag(R))
+    return (Q * np.abs(mu)) @ Q.T
+
+
+def approximation(fit):
+    """Q D Qᵀ, dense: conjugating D by Qᵀ, whose rotations are Q's the other way round."""
+    return conjugate(np.diag(fit.eigenvalues), flat_pairs(fit.wiring)[::-1].copy(), -fit.angles[::-1])
+
+
+def relative_error(H, A):
+    """‖H − A‖ / ‖H‖, A a matrix or a fit."""
+    return np.linalg.norm(H - (A if isinstance(A, np.ndarray) else approximation(A))) / np.linalg.norm(H)
