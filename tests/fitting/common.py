@@ -34,3 +34,10 @@ def approximation(fit):
 def relative_error(H, A):
     """‖H − A‖ / ‖H‖, A a matrix or a fit."""
     return np.linalg.norm(H - (A if isinstance(A, np.ndarray) else approximation(A))) / np.linalg.norm(H)
+
+
+def operator_error(A, result):
+    """The same of a result's operator, for numbers of any size."""
+    B = result.operator.to_dense().double().numpy()
+    scale = np.abs(A).max()
+    return np.linalg.norm(A / scale - B / scale) / np.linalg.norm(A / scale)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fitting.common import operator_error
 
 import swallowtail as st
 from swallowtail.fitting import fit_symmetric
@@ -13,19 +14,13 @@ N = 12
 H = st.random_symmetric(N, 3, 0)
 
 
-def relative_error(A, result):
-    B = result.operator.to_dense().double().numpy()
-    scale = np.abs(A).max()
-    return np.linalg.norm(A / scale - B / scale) / np.linalg.norm(A / scale)
-
-
 def test_the_record():
     A = st.random_symmetric(64, 5, 2)
     result = fit_symmetric(A, n_rotations=192)
     _, low, high = result.angle_estimate
     assert low < result.angle < high < low + 1
     assert result.angle == pytest.approx(error_angle(A, result.operator, seed=7), abs=0.5)
-    assert result.relative_error == pytest.approx(relative_error(A, result), rel=1e-9)
+    assert result.relative_error == pytest.approx(operator_error(A, result), rel=1e-9)
     assert (result.n_products, result.status, result.target) == (0, "converged", "matrix")
     assert result.floats == 192 + 64
     assert result.bytes == 4 * 256 + 4 * 192

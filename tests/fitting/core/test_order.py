@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from fitting.common import relative_error, synthetic
 
 from swallowtail.fitting.core.order import learned_order
-from swallowtail.fitting.core.product import conjugate, flat_pairs
 from swallowtail.fitting.methods.butterfly import fit_butterfly
 from swallowtail.wiring import Pairs
 
@@ -18,28 +18,10 @@ def morton_order(height: int, width: int) -> np.ndarray:  # shape: (height * wid
     return np.argsort(key, kind="stable")
 
 
-def synthetic(n, n_large, seed):
-    generator = np.random.default_rng(seed)
-    mu = 0.1 * generator.standard_normal(n)
-    mu[generator.permutation(n)[:n_large]] = 1.0 + 0.4 * generator.standard_normal(n_large)
-    Q, R = np.linalg.qr(generator.standard_normal((n, n)))
-    Q = Q * np.sign(np.diag(R))
-    return (Q * np.abs(mu)) @ Q.T
-
-
 def grid_kernel(height, width, length):
     """A squared-exponential kernel on a grid, row by row."""
     y, x = np.divmod(np.arange(height * width), width)
     return np.exp(-((y[:, None] - y) ** 2 + (x[:, None] - x) ** 2) / (2 * length**2))
-
-
-def approximation(fit):
-    pairs = flat_pairs(fit.wiring)
-    return conjugate(np.diag(fit.eigenvalues), pairs[::-1].copy(), -fit.angles[::-1])
-
-
-def relative_error(H, fit):
-    return np.linalg.norm(H - approximation(fit)) / np.linalg.norm(H)
 
 
 def test_morton_order_is_a_permutation_for_any_shape():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fitting.common import relative_error
 from scipy.linalg import block_diag
 
 from swallowtail import Grouped, random_symmetric
@@ -9,11 +10,6 @@ from swallowtail.fitting.core.product import conjugate
 from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.methods.grouped import fit_grouped, in_rounds
 from swallowtail.fitting.methods.pairs import fit_pairs
-
-
-def relative_error(H, fit):
-    dense = conjugate(np.diag(fit.eigenvalues), fit.wiring.pairs[::-1].copy(), -fit.angles[::-1])
-    return np.linalg.norm(H - dense) / np.linalg.norm(H)
 
 
 def synthetic(n, n_large, seed):
