@@ -9,7 +9,7 @@ from torch import nn
 
 pytestmark = pytest.mark.extras
 peft = pytest.importorskip("peft")
-from peft.utils.quantization_utils import ForwardOnlyQuantizationBackend  # noqa: E402
+from peft.utils.quantization_utils import Bnb4bitBackend, ForwardOnlyQuantizationBackend  # noqa: E402
 from transformers.pytorch_utils import Conv1D  # noqa: E402
 
 from swallowtail.errors import ArgumentError  # noqa: E402
@@ -73,7 +73,9 @@ def test_a_file_of_another_wiring_is_refused(tmp_path):
     adapted(size=16).save_pretrained(tmp_path)
     settings = (tmp_path / "adapter_config.json").read_text()
     (tmp_path / "adapter_config.json").write_text(settings.replace('"seed": 0', '"seed": 1'))
-    with pytest.raises(RuntimeError, match=r"expected those of Grouped.* got those of another wiring"):
+    with pytest.raises(
+        RuntimeError, match=r"expected those of Grouped.* another wiring; try a layer with the n"
+    ):
         peft.PeftModel.from_pretrained(base(), tmp_path)
 
 
@@ -93,6 +95,15 @@ def test_several_adapters_merge_in_the_order_they_act():
     with pytest.warns(UserWarning, match="Already following adapters were merged"):
         one_by_one.merge_adapter(["other"])
     assert (one_by_one(x) - both).norm() < 50 * EPS * both.norm()
+
+
+def test_adapters_by_row_are_refused():
+    model = adapted(size=16)
+    model.add_adapter("other", GivensConfig(target_modules=["0"]))
+    with pytest.raises(
+        ArgumentError, match=r"adapter_names: expected one adapter for all rows, got .*set_adapter"
+    ):
+        model(normal(2, 40), adapter_names=["default", "other"])
 
 
 def test_transformers_own_linear():
@@ -123,6 +134,10 @@ def test_what_cannot_be_adapted_or_merged():
         GivensConfig(wiring="pairs")
     with pytest.raises(ArgumentError, match="layers_pattern: expected it with layers_to_transform"):
         GivensConfig(layers_pattern="h")
+    with pytest.raises(ArgumentError, match="seed: expected an integer ≥ 0, got -1"):
+        GivensConfig(seed=-1)
+    with pytest.raises(ArgumentError, match="size: expected it left out for a butterfly, got 8; try wiring"):
+        GivensConfig(wiring="butterfly", size=8)
     model = adapted()
     layer = model.base_model.model[0]
     layer.base_layer.weight = nn.Parameter(torch.zeros(64, 40, dtype=torch.uint8), requires_grad=False)
@@ -132,7 +147,12 @@ def test_what_cannot_be_adapted_or_merged():
         model.merge_adapter()
     layer.quantization_backend = ForwardOnlyQuantizationBackend("gptq")
     with pytest.raises(
-        ArgumentError, match="merge: expected a base weight that can be written, got gptq codes"
+        ArgumentError, match="merge: expected a base weight that can be written without loss, got gptq codes"
+    ):
+        model.merge_adapter()
+    layer.quantization_backend = Bnb4bitBackend()
+    with pytest.raises(
+        ArgumentError, match="written without loss, got bnb 4bit codes; try keeping the adapter"
     ):
         model.merge_adapter()
 

@@ -37,6 +37,39 @@ def test_the_inverse_undoes_it(name, scales):
         assert relative_error(layer(layer.inverse(x)), x) < 20 * EPS
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("n", [3584, 13696])
+def test_widths_of_language_models_that_are_no_power_of_two(n, dtype):
+    """A step of learning on eight rounds, beside autograd over one round after another in float64."""
+    layer = Rotate(wiring=Grouped.fixed(n), init="random", seed=0, scales=True)
+    layer.scales.data = normal(n, seed=3, dtype=torch.float32).exp()
+    x, gradient = (
+        normal(3, n, dtype=torch.float32).to(dtype),
+        normal(3, n, seed=1, dtype=torch.float32).to(dtype),
+    )
+    y = layer(x)
+    found = torch.autograd.grad(y, (layer.angles, layer.scales), gradient)
+    angles, scales = (p.detach().double().requires_grad_() for p in (layer.angles, layer.scales))
+    expected, start = x.double() * scales, layer.wiring.n_rotations
+    for pairs in reversed(list(layer.wiring.layers())):
+        start -= len(pairs)
+        i, j = torch.from_numpy(pairs).long().T
+        c, s = angles[start : start + len(pairs)].cos(), angles[start : start + len(pairs)].sin()
+        both = torch.cat(
+            [c * expected[:, i] - s * expected[:, j], s * expected[:, i] + c * expected[:, j]], 1
+        )
+        expected = expected.index_copy(1, torch.cat([i, j]), both)
+    true = torch.autograd.grad(expected, (angles, scales), gradient.double())
+    tolerance = 4 * torch.finfo(dtype).eps
+    assert relative_error(y, expected) < tolerance
+    assert all(relative_error(*pair) < tolerance for pair in zip(found, true, strict=True))
+    linear = torch.nn.Linear(n, 3)
+    with torch.no_grad():
+        before = linear(x.float())
+        layer.unfold(linear)
+        torch.testing.assert_close(linear(layer(x.float())), before, rtol=1e-4, atol=1e-4)
+
+
 def test_scales_come_first_and_the_transpose_is_one():
     layer, x, y = transform(Grouped.fixed(37, 8)), normal(3, 37), normal(3, 37, seed=5)
     with torch.no_grad():

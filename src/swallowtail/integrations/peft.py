@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import enum
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, cast
@@ -36,6 +38,9 @@ except ImportError as error:
 from swallowtail import checks
 from swallowtail.nn import Rotate
 from swallowtail.wiring import Butterfly, Grouped, Wiring
+
+# peft would write into these, but rounds to few bits again: a tenth of the output was lost, and unmerging lost more.
+FEW_BITS = ("bnb 4bit", "hqq")
 
 
 class Method(str, enum.Enum):  # noqa: UP042 (StrEnum prints otherwise than what peft takes apart)
@@ -82,8 +87,12 @@ class GivensConfig(PeftConfig):
         checks.choice("wiring", self.wiring, ("grouped", "butterfly"))
         checks.choice("pairs", self.pairs, ("random", "butterfly"))
         checks.choice("bias", self.bias, ("none", "all", "givens_only"))
+        checks.integer("seed", self.seed, at_least=0)
         if self.rounds is not None:
             checks.integer("rounds", self.rounds, at_least=1)
+        if self.size is not None and self.wiring == "butterfly":
+            hint = "try wiring='grouped': a butterfly goes over all channels"
+            raise ArgumentError("size", "it left out for a butterfly", self.size, hint)
         if self.layers_pattern and not self.layers_to_transform:
             hint = "try `layers_to_transform=[0, 1]`, or leave the pattern out"
             raise ArgumentError("layers_pattern", "it with layers_to_transform", "it alone", hint)
@@ -185,14 +194,12 @@ class GivensLinear(nn.Module, BaseTunerLayer):
     def _rows(self) -> Tensor:
         """The base weight in float64, with rows that face the inputs."""
         backend = self.quantization_backend
-        if backend is not None and not backend.supports_merge:
-            hint = "try keeping the adapter beside the model, or merge before quantising"
-            raise ArgumentError(
-                "merge", "a base weight that can be written", f"{backend.backend_name} codes", hint
-            )
+        hint = "try keeping the adapter beside the model, or merge before quantising"
+        if backend is not None and (not backend.supports_merge or backend.backend_name in FEW_BITS):
+            got = f"{backend.backend_name} codes"
+            raise ArgumentError("merge", "a base weight that can be written without loss", got, hint)
         weight = self.get_base_weight()
         if not weight.dtype.is_floating_point:
-            hint = "try keeping the adapter beside the model, or merge before quantising"
             raise ArgumentError("merge", "a base weight of floating-point numbers", weight.dtype, hint)
         return (weight.T if self.transposed else weight).double().contiguous()
 
@@ -214,6 +221,14 @@ class GivensModel(BaseTuner):
     prefix = "givens_"
     tuner_layer_cls = GivensLinear
     target_module_mapping = TRANSFORMERS_MODELS_TO_OFT_TARGET_MODULES_MAPPING
+
+    @contextmanager
+    def _enable_peft_forward_hooks(self, *args: Any, **kwargs: Any) -> Iterator[None]:
+        """peft calls this around a forward pass, and would drop ``adapter_names`` without a word."""
+        if kwargs.get("adapter_names") is not None:
+            hint = "try `model.set_adapter(name)` and one call for the rows of each adapter"
+            raise ArgumentError("adapter_names", "one adapter for all rows", kwargs["adapter_names"], hint)
+        yield
 
     def _create_and_replace(
         self,

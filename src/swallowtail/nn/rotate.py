@@ -164,7 +164,8 @@ class Rotate(torch.nn.Module):
         found = state_dict.get(f"{prefix}_extra_state")
         if found is not None and int(found) != self.wiring.fingerprint:
             error_msgs.append(
-                f"{prefix}angles: expected those of {self.wiring!r}, got those of another wiring"
+                f"{prefix}angles: expected those of {self.wiring!r}, got those of another wiring; "
+                "try a layer with the n, size, rounds, pairs and seed that these angles were saved with"
             )
             return
         super()._load_from_state_dict(
