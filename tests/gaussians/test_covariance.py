@@ -33,6 +33,26 @@ def digits():
     return X[order[:1200]], X[order[1200:]]
 
 
+@pytest.mark.parametrize("scale", [1e-149, 1e-100, 1e-78, 1e78, 1e149])
+@pytest.mark.parametrize("arguments", [{}, {"sketch": True, "sketch_size": 4}])
+def test_any_unit_is_as_good_as_another(arguments, scale):
+    """Squares of variances would leave the range."""
+    rows = np.random.default_rng(0).normal(size=(60, 5)).cumsum(1)
+    usual, other = (GivensCovariance(random_state=0, **arguments).fit(rows * s) for s in (1.0, scale))
+    expected = usual.score(rows) - 5 * np.log(scale)
+    assert other.score(rows * scale) == pytest.approx(
+        expected, abs=0.1
+    )  # rounding may tip the choice between two
+
+
+def test_a_mean_whose_last_digits_are_too_large_is_refused():
+    rows = np.random.default_rng(0).normal(size=(60, 5)) + 1e200
+    with pytest.raises(
+        ValueError, match=r"X: expected numbers whose last digits are below .* subtract the mean"
+    ):
+        GivensCovariance().fit(rows)
+
+
 @pytest.mark.parametrize("n_samples", [40, 200, 1200])
 def test_better_held_out_than_ledoit_wolf_and_oas(digits, n_samples):
     train, test = digits[0][:n_samples], digits[1]

@@ -11,6 +11,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from swallowtail import GivensDiscriminant
 from swallowtail.gaussians.classes import Candidate, Classes, class_scores
 
+QUICK = {"rotations": "tied", "pooling": 0.5}
+
 
 @parametrize_with_checks(
     [GivensDiscriminant(rotations="tied", pooling=0.5)],
@@ -73,6 +75,31 @@ def test_arguments_are_checked_in_fit(wine, arguments):
         GivensDiscriminant(**arguments).fit(wine[0], wine[2])
     with pytest.raises(ValueError, match="2 classes or more"):
         GivensDiscriminant().fit(wine[0], np.zeros(len(wine[0])))
+
+
+@pytest.mark.parametrize(("dtype", "scale"), [(np.float32, 1e-15), (np.float64, 1e-140), (np.float64, 1e140)])
+def test_any_unit_is_as_good_as_another(wine, dtype, scale):
+    train, test, y, _ = wine
+    usual, other = (
+        GivensDiscriminant(**QUICK).fit((train * s).astype(dtype), y).predict_proba((test * s).astype(dtype))
+        for s in (1.0, scale)
+    )
+    np.testing.assert_allclose(other, usual, atol=2e-3 if dtype == np.float32 else 1e-6)
+    for bad in (scale**1.2, scale**2 if dtype == np.float32 else scale**1.1):
+        with pytest.raises(ValueError, match=r"^X: expected deviations from .*; try other units"):
+            GivensDiscriminant().fit((train * bad).astype(dtype), y)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"), [(np.float32, 1e20), (np.float32, 3e38), (np.float64, 1e160), (np.float64, 1e308)]
+)
+def test_rows_far_away_have_probabilities(wine, dtype, size):
+    train, _, y, _ = wine
+    model = GivensDiscriminant(**QUICK).fit(train.astype(dtype), y)
+    far = np.eye(train.shape[1], dtype=dtype)[:4] * np.array([[1], [-1], [0.3], [1]], dtype)
+    found = model.predict_proba(far * dtype(size))
+    np.testing.assert_array_equal(found, model.predict_proba(far * dtype(1e9)))  # far as well, and in range
+    np.testing.assert_allclose(found.sum(1), 1)
 
 
 def test_weights_count_rows_more_often(wine):

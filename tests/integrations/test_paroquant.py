@@ -82,6 +82,15 @@ def test_weights_are_packed_as_awq_packs_them():
     assert torch.equal(paroquant._unpack(packed), codes)
 
 
+@pytest.mark.parametrize("name", ["theta", "channel_scales"])
+def test_numbers_that_are_not_finite_are_refused(name, tmp_path):
+    tensors = tensors_of(24, 6, 3)
+    tensors[name][0, 2] = torch.inf
+    save_file({f"q.{part}": t for part, t in tensors.items()}, tmp_path / "bad.safetensors")
+    with pytest.raises(ArgumentError, match=rf"bad.safetensors, q.{name}: expected finite numbers"):
+        paroquant.load(tmp_path / "bad.safetensors", 6)
+
+
 def test_other_layouts_are_refused(tmp_path):
     good = tensors_of(256, 128, 2)
     with pytest.raises(
@@ -96,7 +105,7 @@ def test_other_layouts_are_refused(tmp_path):
         paroquant.from_tensors({**good, "theta": good["theta"][:1]})
     with pytest.raises(ArgumentError, match="pairs: expected a tensor of that name, got only theta"):
         paroquant.from_tensors({"theta": good["theta"]})
-    with pytest.raises(ArgumentError, match="channel_scales: expected 256 numbers"):
+    with pytest.raises(ArgumentError, match="channel_scales: expected 256 real numbers"):
         paroquant.from_tensors({**good, "channel_scales": torch.ones(3)})
     save_file({"rotation.angles": torch.zeros(3)}, tmp_path / "other.safetensors")
     with pytest.raises(
@@ -115,6 +124,15 @@ def test_other_layouts_are_refused(tmp_path):
         ArgumentError, match=r"name: expected a module with qweight, qzeros and scales, got no q.q"
     ):
         paroquant.dequantise({}, "q")
+    packed = paroquant.quantise(normal(8, 256), "q")
+    for part, other in (
+        ("qzeros", packed["q.qzeros"][:1]),
+        ("scales", packed["q.scales"][:0]),
+        ("scales", packed["q.scales"][0]),
+        ("qweight", packed["q.qweight"].float()),
+    ):
+        with pytest.raises(ArgumentError, match=r"q: expected qweight"):
+            paroquant.dequantise({**packed, f"q.{part}": other}, "q")
     with pytest.raises(
         ArgumentError, match=r"weight: expected a multiple of 8 rows, of 128 columns, got shape"
     ):

@@ -40,14 +40,23 @@ def warn_of_a_matrix(X: Any) -> None:
 
 
 def check_scale(X: np.ndarray) -> None:
-    """Variances are squares: deviations must be such that their squares are in the range of the dtype."""
+    """Variances are squares: deviations must be such that their squares are in the range of the dtype.
+
+    So must be the last digits of the mean, which deviations are taken from.
+    """
     low, high = SCALES[X.dtype]
-    largest = max(
-        (float(np.abs(rows - X[0]).max()) for rows in np.array_split(X, 1 + X.size // BLOCK)), default=0
-    )
+    largest = size = 0.0
+    with np.errstate(over="ignore"):
+        for rows in np.array_split(X, 1 + X.size // BLOCK):
+            if rows.size:
+                largest = max(largest, float(np.abs(rows - X[0]).max()))
+                size = max(size, float(np.abs(rows).max()))
     if largest and not low < largest < high:
         expected = f"deviations from {low:g} to {high:g}, whose squares are in the range of {X.dtype}"
         raise ArgumentError("X", expected, f"up to {largest:.3g}", "try other units")
+    if size * np.finfo(X.dtype).eps > high:
+        expected = f"numbers whose last digits are below {high:g}"
+        raise ArgumentError("X", expected, f"up to {size:.3g}", "try other units, or subtract the mean")
 
 
 def row_weights(X: np.ndarray, sample_weight: Any) -> np.ndarray:  # shape: (N,), float64

@@ -19,6 +19,7 @@ import torch
 from swallowtail.errors import ArgumentError
 from swallowtail.gaussians import spectrum
 from swallowtail.gaussians.covariance import GivensCovariance, most_rotations
+from swallowtail.gaussians.distances import FARTHEST
 from swallowtail.gaussians.selection import rotation_of
 from swallowtail.gaussians.shape import Shape
 from swallowtail.gaussians.written import written
@@ -172,7 +173,23 @@ def class_scores(X: np.ndarray, means: np.ndarray, shapes: list[Shape]) -> np.nd
     for mean, shape in zip(means, shapes, strict=True):
         rows = torch.from_numpy(np.ascontiguousarray(X - mean.astype(X.dtype))).to(shape.rotation.dtype)
         columns.append(-0.5 * (shape.distances(rows).double().numpy() + constant + shape.logdet()))
-    return np.stack(columns, axis=1)
+    scores = np.stack(columns, axis=1)
+    far = ~np.isfinite(scores).all(1)
+    if far.any():
+        scores[far] = -0.5 * _far_distances(X[far].astype(np.float64), means, shapes)
+    return scores
+
+
+def _far_distances(X: np.ndarray, means: np.ndarray, shapes: list[Shape]) -> np.ndarray:  # shape: (m, k)
+    """Of rows beyond the range of the dtype, each in a unit of its own; in float64, and in order beyond `FARTHEST`."""
+    unit = np.abs(X).max(1, keepdims=True)
+    columns = []
+    for mean, shape in zip(means, shapes, strict=True):
+        wide = shape.with_variances(shape.variances, np.dtype(np.float64))
+        columns.append(wide.distances(torch.from_numpy(X / unit - mean / unit)).numpy())
+    found = np.stack(columns, axis=1)
+    with np.errstate(over="ignore"):
+        return found * np.minimum(unit**2, FARTHEST / found.max(1, keepdims=True))
 
 
 def _diagonal_in(shape: Shape, S: torch.Tensor) -> np.ndarray:  # shape: (n,)

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
-from swallowtail.gaussians.arguments import row_weights
+from swallowtail.gaussians.arguments import check_scale, row_weights
 from swallowtail.gaussians.classes import Candidate, Classes, candidates, class_scores
 
 FOLDS = 3
@@ -73,6 +73,7 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
         """
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2)
         check_classification_targets(y)
+        check_scale(X)
         checks.choice("rotations", self.rotations, ("auto", "full", "tied"))
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:

@@ -39,7 +39,8 @@ def written(
     d = np.maximum(np.diagonal(R), along(pairs, angles, unseen))
     if not terms:
         return Parts(pairs, angles, d, np.zeros((n, 0)), np.zeros(0))
-    W = R / np.sqrt(np.outer(d, d))
+    roots = np.sqrt(d)
+    W = R / np.outer(roots, roots)
     np.fill_diagonal(W, 1.0)
     values, V = np.linalg.eigh(W)
     V[np.abs(V) < ROUNDING] = 0.0

@@ -94,6 +94,8 @@ def from_tensors(tensors: Mapping[str, Tensor], size: int = 128) -> Rotate:
     if theta.shape != (n_rounds, n // 2) or not theta.dtype.is_floating_point:
         got = f"shape {tuple(theta.shape)} of {theta.dtype}"
         raise ArgumentError("theta", f"real numbers of shape ({n_rounds}, {n // 2})", got)
+    theta = theta.float()  # also the 8-bit kinds, which torch can do little else with
+    checks.finite("theta", theta)
     blocks = pairs.reshape(n_rounds, n // size, size).long()
     if not bool((blocks.sort(-1).values == torch.arange(size)).all()):
         hint = "try the group_size of its config.json as `size`"
@@ -102,8 +104,11 @@ def from_tensors(tensors: Mapping[str, Tensor], size: int = 128) -> Rotate:
     wiring = Grouped.fixed(n, size, pairs=list(places.flip(0).numpy()))
     layer = Rotate(wiring=wiring, scales=True)
     scales = tensors.get("channel_scales", torch.ones(n))
-    if scales.numel() != n:
-        raise ArgumentError("channel_scales", f"{n} numbers", f"shape {tuple(scales.shape)}")
+    if scales.numel() != n or not scales.dtype.is_floating_point:
+        got = f"shape {tuple(scales.shape)} of {scales.dtype}"
+        raise ArgumentError("channel_scales", f"{n} real numbers", got)
+    scales = scales.float()
+    checks.finite("channel_scales", scales)
     with torch.no_grad():
         layer.angles.copy_(-theta.flip(0).reshape(-1))
         if layer.scales is not None:
@@ -157,8 +162,21 @@ def dequantise(tensors: Mapping[str, Tensor], name: str) -> Tensor:  # shape: (m
     missing = [part for part in ("qweight", "qzeros", "scales") if f"{name}.{part}" not in tensors]
     if missing:
         raise ArgumentError("name", "a module with qweight, qzeros and scales", f"no {name}.{missing[0]}")
-    scales = tensors[f"{name}.scales"].float()
-    codes, zeros = _unpack(tensors[f"{name}.qweight"]), _unpack(tensors[f"{name}.qzeros"])
+    weight, zero, scales = (tensors[f"{name}.{part}"] for part in ("qweight", "qzeros", "scales"))
+    shapes = [tuple(t.shape) for t in (weight, zero, scales)]
+    whole = (
+        len(set(map(len, shapes))) == 1
+        and scales.ndim == 2
+        and len(scales)
+        and len(weight) % len(scales) == 0
+    )
+    if not whole or shapes[1] != (len(scales), weight.shape[1]) or scales.shape[1] != 8 * weight.shape[1]:
+        expected = "qweight (n, m/8), qzeros (n/size, m/8) and scales (n/size, m)"
+        raise ArgumentError(name, expected, ", ".join(map(str, shapes)))
+    if weight.dtype != torch.int32 or zero.dtype != torch.int32 or not scales.dtype.is_floating_point:
+        got = f"{weight.dtype}, {zero.dtype} and {scales.dtype}"
+        raise ArgumentError(name, "qweight and qzeros of int32, real scales", got)
+    codes, zeros, scales = _unpack(weight), _unpack(zero), scales.float()
     size = len(codes) // len(scales)
     return ((codes - zeros.repeat_interleave(size, 0)) * scales.repeat_interleave(size, 0)).T.contiguous()
 

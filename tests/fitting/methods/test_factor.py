@@ -68,6 +68,16 @@ def test_budget_is_kept_and_exact_ends_early(rank):
     assert fit_factor(factor, 0).wiring.n_rotations == 0
 
 
+@pytest.mark.parametrize("exponent", [-900, -500, 500, 900])
+def test_units_do_not_matter(exponent):
+    """Squares of squares would leave the range."""
+    factor = random_factor(20, 4)
+    other = Factor(np.ldexp(factor.shift, exponent), factor.basis, np.ldexp(factor.weights, exponent))
+    expected, found = fit_factor(factor, 40), fit_factor(other, 40)
+    np.testing.assert_array_equal(found.angles, expected.angles)
+    np.testing.assert_array_equal(found.eigenvalues, np.ldexp(expected.eigenvalues, exponent))
+
+
 def test_same_seed_same_bits():
     factor = smooth_factor(8, 8)
     first, second = fit_factor(factor, 100, seed=3), fit_factor(factor, 100, seed=3)

@@ -36,6 +36,11 @@ class Factor(NamedTuple):
         more = float(self.weights[dropped].sum()) / max(1, len(self.basis) - len(kept))
         return Factor(self.shift + more, np.ascontiguousarray(self.basis[:, kept]), self.weights[kept] - more)
 
+    def near_one(self) -> tuple[Factor, int]:
+        """A·2^−e and e, for Z with columns near length one: its squares are in range, whatever A is measured in."""
+        e = int(np.frexp(max(abs(self.shift), np.abs(self.weights).max(initial=0.0)))[1])
+        return Factor(float(np.ldexp(self.shift, -e)), self.basis, np.ldexp(self.weights, -e)), e
+
     def norms2(self) -> tuple[float, float]:
         """‖A‖²_F and ‖Z diag(w) Zᵀ‖²_F, in O(nr²)."""
         gram, w, c = self.basis.T @ self.basis, self.weights, self.shift

@@ -213,6 +213,7 @@ def fit_factor(
     >>> sorted(fit.eigenvalues.round(12).tolist())
     [1.0, 3.0]
     """
+    factor, exponent = factor.near_one()
     search = _Search(factor, n_rotations, callback)
     try:
         for share in SHARES if n_rotations else ():
@@ -220,4 +221,5 @@ def fit_factor(
         search.polish(iterations, tolerance)
     except (Stop, KeyboardInterrupt):
         pass
-    return search.result()
+    fit = search.result()
+    return fit._replace(eigenvalues=np.ldexp(fit.eigenvalues, exponent))
