@@ -167,6 +167,14 @@ def test_arrays_are_shared_where_they_can_be():
     assert float(tensor[0]) == 5
 
 
+@pytest.mark.filterwarnings("ignore:.*prototype", "ignore:.*deprecated")
+@pytest.mark.parametrize("kind", ["sparse", "nested"])
+def test_tensors_that_are_not_dense_are_refused(kind):
+    x = torch.ones(8).to_sparse() if kind == "sparse" else torch.nested.nested_tensor([torch.ones(8)])
+    with pytest.raises(ArgumentError, match=r"^x: expected a dense tensor, got .*; try its to_dense\(\)"):
+        checks.as_tensor("x", x)
+
+
 def test_numbers_that_pass():
     assert checks.number("x", 0, at_least=0) == 0.0
     assert checks.number("x", np.float32(1.5), above=1) == 1.5

@@ -69,6 +69,9 @@ def as_tensor(name: str, value: Any, like: torch.Tensor | None = None) -> torch.
             f"{type(value).__name__} ({error})",
             "try torch.as_tensor(…) or numpy.asarray(…) on it first",
         ) from error
+    if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
+        got = "a nested one" if tensor.is_nested else f"{tensor.layout} of {tensor.dtype}"
+        raise ArgumentError(name, "a dense tensor", got, "try its to_dense(), dequantize() or parts")
     if not tensor.dtype.is_floating_point and not tensor.dtype.is_complex:
         tensor = tensor.to(torch.get_default_dtype() if like is None else like.dtype)
     real_dtype(name, tensor.dtype)

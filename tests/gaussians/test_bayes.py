@@ -8,7 +8,7 @@ import torch
 from gaussians.small import normal
 from torch.distributions import MultivariateNormal
 
-from swallowtail import SymmetricOperator
+from swallowtail import ArgumentError, SymmetricOperator
 from swallowtail.gaussians import bayes
 from swallowtail.gaussians.normal import GivensNormal
 
@@ -94,3 +94,15 @@ def test_bayes_refuses_bad_input():
     with pytest.raises(ValueError, match="expected features"):
         bayes.linear_regression(torch.zeros(3, 8), torch.zeros(4), normal(), 1.0)
     assert np.isfinite(bayes.conjugate_gradients(lambda v: v, torch.zeros(1, 3)).error)
+
+
+@pytest.mark.parametrize("index", [[0.5], [True, False, True, False, True, False], "x", torch.tensor([1j])])
+def test_coordinates_are_whole_numbers(index):
+    """A fraction would be cut, and a mask would be taken for the coordinates 0 and 1."""
+    p = normal(6)
+    with pytest.raises(ArgumentError, match="index: expected distinct coordinates in 0 … 5"):
+        bayes.marginal(p, index)
+    with pytest.raises(ArgumentError, match=r"value: expected shape \(2,\), as index has"):
+        bayes.conditional(p, [0, 1], [1.0])
+    with pytest.raises(ArgumentError, match="p: expected a GivensNormal"):
+        bayes.marginal(p.covariance, [0])

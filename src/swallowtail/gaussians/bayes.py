@@ -130,6 +130,9 @@ def conditional(
         tolerance, max_iterations: of conjugate gradients.
     """
     index, n = _index(p, index), p.event_shape[0]
+    value = checks.as_tensor("value", value, p.loc)
+    if value.shape != index.shape:
+        raise ArgumentError("value", f"shape {tuple(index.shape)}, as index has", f"{tuple(value.shape)}")
     rest = torch.ones(n, dtype=torch.bool, device=p.loc.device)
     rest[index] = False
     J, delta = rest.nonzero()[:, 0], value - p.loc[index]
@@ -206,6 +209,7 @@ def _positive(P: SymmetricOperator) -> SymmetricOperator:
 
 
 def _one(p: GivensNormal) -> None:
+    checks.instance("p", p, GivensNormal)
     if p.batch_shape:
         got = f"a batch {tuple(p.batch_shape)}"
         raise ArgumentError("", "a single distribution", got, "take one of it")
@@ -213,10 +217,19 @@ def _one(p: GivensNormal) -> None:
 
 def _index(p: GivensNormal, index: Any) -> Tensor:
     _one(p)
-    result = torch.as_tensor(index, device=p.loc.device).to(torch.int64)
     n = p.event_shape[0]
+    expected = f"distinct coordinates in 0 … {n - 1}"
+    try:
+        result = torch.as_tensor(index, device=p.loc.device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ArgumentError("index", expected, type(index).__name__) from error
+    if not result.numel():
+        result = result.long()
+    if result.dtype == torch.bool or result.is_floating_point() or result.is_complex():
+        raise ArgumentError("index", expected, f"{result.dtype}", "try mask.nonzero()[:, 0] for a mask")
+    result = result.long()
     if result.ndim != 1 or len(result.unique()) != len(result) or bool(((result < 0) | (result >= n)).any()):
-        raise ArgumentError("index", f"distinct coordinates in 0 … {n - 1}", index)
+        raise ArgumentError("index", expected, index)
     return result
 
 

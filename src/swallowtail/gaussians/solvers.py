@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from swallowtail import checks
 from swallowtail.metrics import Estimate
 from swallowtail.operators import SymmetricOperator
 
@@ -42,6 +43,7 @@ def conjugate_gradients(
         tolerance: stop when ‖b − A x‖ ≤ tolerance · ‖b‖ in every row.
         max_iterations: stop after so many.
     """
+    b = checks.as_tensor("b", b)
     x, r = torch.zeros_like(b), b.clone()
     size = b.norm(dim=-1).clamp_min(torch.finfo(b.dtype).tiny)
     precondition = preconditioner or (lambda v: v)
