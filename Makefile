@@ -35,7 +35,8 @@ test: $(VENV)/.ready
 # What is slower or needs optional packages. Bounded in time.
 test-extras: $(VENV)/.ready
 	$(BIN)/pip install --quiet -e ".[dev,extras]"
-	timeout $(EXTRAS_SECONDS) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rs -m extras
+	timeout $(EXTRAS_SECONDS) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rs -m extras \
+		-o faulthandler_timeout=1200 -o faulthandler_exit_on_timeout=true
 
 # Long trials of reliability: fuzzing, guard pages, interrupts, kills, damaged files, full disks, little memory. Prints a
 # row for each kind; --write also keeps them and makes the table of docs/reliability.md.

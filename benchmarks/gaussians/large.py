@@ -6,6 +6,8 @@ import multiprocessing
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +23,17 @@ from swallowtail.gaussians.mixture import GivensMixture
 
 def many_rows(count: int) -> list[Row]:
     """``count`` × 1024 rows through partial_fit in a process of its own, to see its memory."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        peak, seconds = pool.apply(_many_rows, (count,))
+    peak, seconds = _apart(_many_rows, count)
     tqdm.write(f"{count} × 1024 rows: peak memory {peak / 2**20:.0f} MiB, {seconds:.0f} s")
     return [
         {"task": "rows", "method": "partial_fit", "rows": count, "peak_bytes": peak, "fit_seconds": seconds}
     ]
+
+
+def _apart(work: Callable[[int], tuple[int, float]], count: int) -> tuple[int, float]:
+    """``work(count)`` in a fresh process. If it is killed, for its memory, that is an error and no wait."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, count).result()
 
 
 def _many_rows(count: int) -> tuple[int, float]:
@@ -44,8 +51,7 @@ def _many_rows(count: int) -> tuple[int, float]:
 
 def many_scores(count: int) -> list[Row]:
     """A mixture's score_samples on ``count`` × 784 rows of a file mapped into memory, in a process of its own."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        peak, seconds = pool.apply(_many_scores, (count,))
+    peak, seconds = _apart(_many_scores, count)
     tqdm.write(f"score_samples, {count} × {N}: peak memory {peak / 2**20:.0f} MiB, {seconds:.1f} s")
     row = {"task": "score", "method": "score_samples", "rows": count, "peak_bytes": peak}
     return [{**row, "score_seconds": seconds}]

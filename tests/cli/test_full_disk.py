@@ -16,6 +16,15 @@ from swallowtail.cli import main
 resource = pytest.importorskip("resource")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def compiled(tmp_path_factory):
+    """A new machine compiles, says so on a line of its own, and has to write the kernels: before a disk is full."""
+    folder = tmp_path_factory.mktemp("compiled")
+    source, columns = write(folder / "H.npy", H), write(folder / "X.npy", np.ones((16, 100)))
+    assert main(["fit", source, "--quiet", "-o", str(folder / "h.safetensors")]) == 0
+    assert main(["apply", saved(folder), columns, "-o", str(folder / "Y.npy")]) == 0
+
+
 @contextmanager
 def files_up_to(size):
     """No file may grow beyond so many bytes: what a full disk does, without one."""
