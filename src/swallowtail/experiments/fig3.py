@@ -120,7 +120,7 @@ def _algorithm_1(config: Config, name: str, source: Callable[[], np.ndarray], st
         }
     fit = partial(fit_sgd, H, seed=seed, n_samples=32 * len(H), **effort)
     row, operator = fit_row(H, ALGORITHM_1, fit, seed)
-    return _rows(name, H, start, [row], ALGORITHM_1 if start == 0 else None, operator)
+    return _rows(name, H, start, [row], ALGORITHM_1, operator)
 
 
 def _butterfly(config: Config, name: str, source: Callable[[], np.ndarray]) -> list[Row]:
@@ -142,23 +142,21 @@ def _pairs(config: Config, name: str, source: Callable[[], np.ndarray]) -> list[
     return rows + (_picture("true", H, H) if name.startswith("MNIST") else [])
 
 
-def _rows(
-    name: str, H: np.ndarray, start: int, rows: list[Row], method: str | None, operator: Any
-) -> list[Row]:
+def _rows(name: str, H: np.ndarray, start: int, rows: list[Row], method: str, operator: Any) -> list[Row]:
     head = {"part": "angle", "matrix": name, "n": len(H), "start": start}
-    pictures = method is not None and name.startswith("MNIST")
-    return [head | row for row in rows] + (
-        _picture(method, operator.to_dense().numpy(), H) if pictures else []
-    )
+    measured = [head | row for row in rows]
+    if not name.startswith("MNIST"):
+        return measured
+    return measured + _picture(method, operator.to_dense().numpy(), H, start)
 
 
-def _picture(method: str | None, A: np.ndarray, H: np.ndarray) -> list[Row]:
+def _picture(method: str, A: np.ndarray, H: np.ndarray, start: int = 0) -> list[Row]:
     """A, two by two entries averaged, in shades of H's scale; a line of the picture is a row."""
     small, scale = (M.reshape(len(M) // 2, 2, len(M) // 2, 2).mean(axis=(1, 3)) for M in (A, H))
     limit = float(np.quantile(np.abs(scale), 0.995))
     shades = np.rint(np.clip(small / limit, -1, 1) * SHADES).astype(np.int8)
     return [
-        {"part": "picture", "method": method, "limit": limit, "line": i}
+        {"part": "picture", "start": start, "method": method, "limit": limit, "line": i}
         | {"shades": CODE + base64.b64encode(line.tobytes()).decode()}
         for i, line in enumerate(shades)
     ]
@@ -172,29 +170,36 @@ def plot(rows: list[Row]) -> Figure:
     top, bottom = parts
     angles = {method: _angles(rows, matrices[0], method) for method in (ALGORITHM_1, BUTTERFLY, PAIRS)}
     for axes, method in zip(top.subplots(2, 2).flat, ("true", *angles), strict=True):
+        start = 0 if method == "true" else _median(angles[method])
         title = "MNIST's covariance" if method == "true" else _title(method, angles[method])
         axes.set_title(title, fontsize=12.5)
         axes.set(xticks=[], yticks=[])
         axes.grid(False)
         limit = next(row["limit"] for row in rows if row["part"] == "picture")
-        image = axes.imshow(picture_of(rows, method), cmap="RdBu_r", vmin=-limit, vmax=limit)
+        image = axes.imshow(picture_of(rows, method, start), cmap="RdBu_r", vmin=-limit, vmax=limit)
     top.colorbar(image, ax=top.axes, label="covariance of two pixels", shrink=0.7, location="bottom")
     _draw_angles(bottom.subplots(), rows, matrices)
     return drawing
 
 
-def picture_of(rows: list[Row], method: str) -> np.ndarray:
+def picture_of(rows: list[Row], method: str, start: int = 0) -> np.ndarray:
     """What `_picture` put into rows."""
-    chosen = [row for row in rows if row["part"] == "picture" and row["method"] == method]
+    pictures = [row for row in rows if row["part"] == "picture" and row.get("start", 0) == start]
+    chosen = [row for row in pictures if row["method"] == method]
     lines = sorted(chosen, key=lambda row: int(row["line"]))
     shades = [np.frombuffer(base64.b64decode(row["shades"].removeprefix(CODE)), np.int8) for row in lines]
     return np.stack(shades) * (lines[0]["limit"] / SHADES)
 
 
+def _median(angles: list[float]) -> int:
+    """The start that is drawn: the median, of two in the middle the better."""
+    return int(np.argsort(angles)[(len(angles) - 1) // 2])
+
+
 def _title(method: str, angles: list[float]) -> str:
-    """The angle of the start that is drawn, the first; the median of all where there are more."""
-    more = f"\n({len(angles)} starts, median {float(np.median(angles)):.1f}°)" if len(angles) > 1 else ""
-    return f"{_short(method)}, {angles[0]:.1f}°{more}"
+    """The angle of the start that is drawn."""
+    more = f"\n(median of {len(angles)} starts)" if len(angles) > 1 else ""
+    return f"{_short(method)}, {angles[_median(angles)]:.1f}°{more}"
 
 
 def _short(method: str) -> str:
