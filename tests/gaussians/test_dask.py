@@ -122,7 +122,9 @@ def test_worker_processes_one_of_which_dies(rows):
     X = da.from_array(np.tile(rows, (40, 1)), chunks=(500, 6))
     answers = []
     with (
-        distributed.LocalCluster(2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
         distributed.Client(cluster) as client,
         dask.config.set(scheduler=client),
     ):

@@ -36,7 +36,8 @@ class GivensCovariance(Chosen, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     Without rank-one terms V it stores K angles and n variances instead of n(n + 1)/2 numbers, and log-densities,
     Mahalanobis distances and samples cost O(n log n) per row; each term adds n numbers. Up to 1024 columns, Σ⁻¹ is a
     weighted sum of five models' precision matrices, weights by cross-validated log-density (regularise.py), written as
-    rotations and terms. Fewer rows than columns, constant columns and duplicate columns are fine.
+    rotations and terms. Where held-out rows ask for it, no row is more than three times as far as OAS says (bound.py).
+    Fewer rows than columns, constant columns and duplicate columns are fine.
 
     Args:
         n_rotations: the largest K; by default 4 times n⌈lg n⌉/2 (once beyond 1024 columns). With a number for
