@@ -27,6 +27,7 @@ from language_model import (
     Text,
     documentation,
     kept_for_backward,
+    library_sources,
     loss,
     precision,
     train,
@@ -141,7 +142,7 @@ def main() -> None:
     size, text = FULL if options.full else SMALL, documentation()
     base = LanguageModel(size).to(device)
     first = options.train_steps or (900 if options.full else 150)
-    train_from_scratch(base, size, device, first)
+    train_from_scratch(base, library_sources(), size, device, first)
     print(f"loss on the new text before fine-tuning: {validate(base, text, size, device):.4f} nats per byte")
     steps = options.steps or (300 if options.full else 25)
     same_steps = [run(name, base, text, size, device, steps) for name in METHODS]

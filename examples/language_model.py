@@ -148,11 +148,11 @@ def validate(model: nn.Module, text: Text, size: Size, device: str, batches: int
 
 
 def train_from_scratch(
-    model: LanguageModel, size: Size, device: str, steps: int, adam: bool = False
+    model: LanguageModel, text: Text, size: Size, device: str, steps: int, adam: bool = False, seed: int = 0
 ) -> float:
-    """On Python's library, with Muon unless AdamW alone is wanted; returns the seconds it took."""
+    """With Muon unless AdamW alone is wanted; returns the seconds it took."""
     rate = 3e-3 if adam else 1e-2
-    return train(model, library_sources(), size, device, steps=steps, rate=rate, muon=not adam)
+    return train(model, text, size, device, steps=steps, rate=rate, muon=not adam, seed=seed)
 
 
 def precision(device: str) -> torch.autocast:

@@ -2,9 +2,10 @@
 
 A byte-level transformer is trained on the spot. Each Linear gets a transform T of its inputs: T x meets W T⁻¹, and both
 are rounded to few bits. Fixed transforms are compared with learned ones. Those minimise the Kullback-Leibler divergence
-from the unquantised model; their gradient passes straight through the rounding.
+from the unquantised model; their gradient passes straight through the rounding. Every method cuts its ranges by ratios
+chosen from the data, one for the weights and one for the inputs of a Linear; learned methods go on learning them.
 
-python examples/quantise.py [--full] [--settings W4A4 W2] [--output demo-output]
+python examples/quantise.py [--full] [--settings W4A4 W2] [--text english] [--seed 1] [--output demo-output]
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import shlex
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from language_model import (
@@ -22,42 +26,55 @@ from language_model import (
     LanguageModel,
     Size,
     Text,
+    documentation,
     library_sources,
     train_from_scratch,
     validate,
 )
 from quantise_figure import draw
-from quantised_model import (
+from quantise_transforms import (
     Bits,
     Dense,
-    Method,
-    Quantised,
-    balances,
+    DenseMap,
+    Fitted,
     butterfly,
-    compensate,
     hadamard,
-    learn,
-    quantised,
+    moments,
     random_signs,
-    with_outliers,
+    scales,
 )
+from quantised_model import Method, Quantised, compensate, learn, quantised, with_outliers
 from torch import nn
 from tqdm import tqdm
 
 SETTINGS = {"W4": Bits(4, 16), "W4A8": Bits(4, 8), "W4A4": Bits(4, 4), "W3": Bits(3, 16), "W2": Bits(2, 16)}
 HARD = ("W4A4", "W2")
+TEXTS = {"python": library_sources, "english": documentation}
 METHODS = {
-    "round to nearest": Method(lambda n, scales: nn.Identity()),
-    "Hadamard": Method(lambda n, scales: hadamard(n)),
-    "random Hadamard": Method(lambda n, scales: hadamard(n, random_signs(n, 0))),
-    "scales, then Hadamard": Method(lambda n, scales: hadamard(n, scales)),
-    "dense, learned": Method(lambda n, scales: Dense(n), 0.003),
-    "butterfly, learned": Method(lambda n, scales: butterfly(n), 0.02),
-    "grouped, learned": Method(lambda n, scales: hadamard(n, layers=8), 0.02),
-    "grouped and scales, learned": Method(lambda n, scales: hadamard(n, scales, layers=8), 0.02),
+    "round to nearest": Method(lambda of, bits: nn.Identity()),
+    "Hadamard": Method(lambda of, bits: hadamard(of.n)),
+    "random Hadamard": Method(lambda of, bits: hadamard(of.n, random_signs(of.n, 0))),
+    "Hadamard, ratios learned": Method(lambda of, bits: hadamard(of.n), ratios=True),
+    "scales, then Hadamard": Method(lambda of, bits: hadamard(of.n, scales(of, bits))),
+    "fitted pairs, scales, Hadamard": Method(Fitted),
+    "dense map from the data": Method(DenseMap),
+    "dense rotation, learned": Method(lambda of, bits: Dense(of.n), 0.003),
+    "butterfly, learned": Method(lambda of, bits: butterfly(of.n), 0.02),
+    "grouped, learned": Method(lambda of, bits: hadamard(of.n, layers=8), 0.02),
+    "grouped and scales, learned": Method(lambda of, bits: hadamard(of.n, scales(of, bits), layers=8), 0.02),
+    "16 rounds and scales, learned": Method(
+        lambda of, bits: hadamard(of.n, scales(of, bits), layers=16), 0.02
+    ),
+    "fitted pairs and scales, learned": Method(Fitted, 0.02),
+    "dense map, learned": Method(DenseMap, 0.001),
 }
-SLOW = "dense, learned"  # with --full only in the hard settings
-SEEDS = 3  # random Hadamards, for the spread
+BASELINES = (
+    "Hadamard",
+    "random Hadamard",
+    "Hadamard, ratios learned",
+)  # the best of them is what learning must beat
+SLOW = "dense rotation, learned"  # with --full only in the hard settings
+SEEDS = 5  # random Hadamards, for the spread
 
 
 @dataclasses.dataclass
@@ -84,8 +101,9 @@ class Study:
     batches: int
 
     def __post_init__(self) -> None:
-        rows = next(self.text.batches(self.size, self.device, seed=5))
-        self.scales = balances(self.model, rows[:, :-1])
+        self.rows = next(self.text.batches(self.size, self.device, seed=5))[:, :-1]
+        self.known = moments(self.model, self.text.batches(self.size, self.device, seed=6), 8)
+        self.plain = self.loss(self.model)
         self.small = dataclasses.replace(
             self.size, batch=max(4, self.size.batch // 4)
         )  # rows per step of learning
@@ -97,8 +115,8 @@ class Study:
     def row(self, setting: str, name: str, method: Method) -> tuple[Row, nn.Module]:
         """Quantise, then measure."""
         begin = time.perf_counter()
-        student = quantised(self.model, method, SETTINGS[setting], self.scales)
-        if method.rate:
+        student = quantised(self.model, method, SETTINGS[setting], self.known, self.rows)
+        if method.learns:
             learn(student, self.model, self.text, self.small, self.device, self.steps, method.rate)
         return self.measured(setting, name, student, begin), student
 
@@ -107,7 +125,7 @@ class Study:
         self.wait()
         seconds = time.perf_counter() - begin
         learned = sum(p.numel() for p in student.parameters() if p.requires_grad)
-        loss = self.loss(student) - self.loss(self.model)
+        loss = self.loss(student) - self.plain
         return Row(setting, name, loss, seconds, learned, self.extra(student))
 
     @torch.no_grad()
@@ -134,19 +152,19 @@ class Study:
             torch.cuda.synchronize()
 
 
-def spread(study: Study, setting: str) -> tuple[float, float]:
+def spread(study: Study, setting: str) -> dict[str, float]:
     """Mean and standard deviation of what random Hadamards leave, over seeds of their signs."""
     losses = []
     for seed in range(SEEDS):
-        method = Method(lambda n, scales, seed=seed: hadamard(n, random_signs(n, seed)))
-        losses.append(study.loss(quantised(study.model, method, SETTINGS[setting], study.scales)))
-    found = torch.tensor(losses) - study.loss(study.model)
-    return float(found.mean()), float(found.std())
+        method = Method(lambda of, bits, seed=seed: hadamard(of.n, random_signs(of.n, seed)))
+        losses.append(study.loss(quantised(study.model, method, SETTINGS[setting], study.known, study.rows)))
+    found = torch.tensor(losses) - study.plain
+    return {"mean": float(found.mean()), "deviation": float(found.std()), "seeds": SEEDS}
 
 
 def show(rows: list[Row]) -> None:
-    """A table of one setting, with the share of what the better Hadamard leaves that each method recovers."""
-    left = min(row.loss for row in rows if row.method in ("Hadamard", "random Hadamard"))
+    """A table of one setting, with the share of what the best Hadamard leaves that each method recovers."""
+    left = min(row.loss for row in rows if row.method in BASELINES)
     print(f"\n{'':6}{'':42}{'loss +':>9}{'recovered':>11}{'seconds':>9}{'learned':>10}{'µs/token':>10}")
     for row in rows:
         print(
@@ -162,9 +180,20 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--settings", nargs="+", choices=SETTINGS, help="all of them with --full, else W4A4 and W2"
     )
+    parser.add_argument(
+        "--text", choices=TEXTS, default="python", help="that the model learns and is tried on"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the model and its training")
+    parser.add_argument(
+        "--model", type=Path, help="a file: the trained model is kept there, or read if it exists"
+    )
     parser.add_argument("--train-steps", type=int, help="of the model itself")
     parser.add_argument("--adam", action="store_true", help="train the model with AdamW rather than Muon")
     parser.add_argument("--steps", type=int, help="of learning, per method and setting")
+    learned = [name for name, method in METHODS.items() if method.rate]
+    parser.add_argument(
+        "--learned", nargs="+", choices=learned, default=learned, help="learned methods to try"
+    )
     parser.add_argument(
         "--outliers", action="store_true", help="put outlier channels in, as large models have them"
     )
@@ -172,50 +201,63 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def trained(options: argparse.Namespace, text: Text, size: Size, device: str, steps: int) -> LanguageModel:
+    """The model, from its file if there is one."""
+    model = LanguageModel(size, options.seed).to(device)
+    if options.model is not None and options.model.exists():
+        model.load_state_dict(torch.load(options.model, map_location=device))
+        return model
+    seconds = train_from_scratch(model, text, size, device, steps, options.adam, options.seed)
+    numbers = sum(p.numel() for p in model.parameters())
+    print(f"{numbers / 1e6:.1f} million parameters, trained for {steps} steps in {seconds:.0f} s on {device}")
+    if options.model is not None:
+        torch.save(model.state_dict(), options.model)
+    return model
+
+
 def main() -> None:
     """Train, quantise in every way, print, draw."""
     options = arguments()
     options.output.mkdir(parents=True, exist_ok=True)
     device = "cuda" if options.full and torch.cuda.is_available() else "cpu"
-    size, text = FULL if options.full else SMALL, library_sources()
-    model = LanguageModel(size).to(device)
-    steps = options.train_steps or (900 if options.full else 150)
-    seconds = train_from_scratch(model, size, device, steps, options.adam)
-    numbers = sum(p.numel() for p in model.parameters())
-    print(f"{numbers / 1e6:.1f} million parameters, trained for {steps} steps in {seconds:.0f} s on {device}")
+    size, text = FULL if options.full else SMALL, TEXTS[options.text]()
+    train_steps = options.train_steps or (900 if options.full else 150)
+    model = trained(options, text, size, device, train_steps)
     if options.outliers:
         print("outlier channels are put in as large models show them; the function stays the same")
         model = with_outliers(model)
-    study = Study(model, text, size, device, options.steps or (80 if options.full else 15), 4)
-    print(f"validation loss without quantisation: {study.loss(model):.4f} nats per byte", flush=True)
+    study = Study(model, text, size, device, options.steps or (80 if options.full else 15), 16)
+    print(f"validation loss without quantisation: {study.plain:.4f} nats per byte", flush=True)
+    record: dict[str, Any] = {
+        "command": shlex.join(["python", *sys.argv]),
+        "device": device,
+        "loss": study.plain,
+        "spread": {},
+        "rows": [],
+    }
     rows, kept = list[Row](), dict[str, nn.Module]()
     settings = options.settings or (list(SETTINGS) if options.full else list(HARD))
     for setting in settings:
-        mean, deviation = spread(study, setting)
-        times = f"{mean / deviation:.1f} times the spread over {SEEDS} seeds"
-        print(f"\n{setting}: random Hadamard leaves {mean:.4f} ± {deviation:.4f}, {times}")
+        record["spread"][setting] = left = spread(study, setting)
+        times = f"{left['mean'] / left['deviation']:.1f} times the spread over {SEEDS} seeds"
+        print(f"\n{setting}: random Hadamard leaves {left['mean']:.4f} ± {left['deviation']:.4f}, {times}")
         found, students = dict[str, Row](), dict[str, nn.Module]()
         for name, method in tqdm(METHODS.items(), desc=setting, leave=False, mininterval=1):
-            if name != SLOW or not options.full or setting in HARD:
+            wanted = not method.rate or name in options.learned
+            if wanted and (name != SLOW or not options.full or setting in HARD):
                 found[name], students[name] = study.row(setting, name, method)
         kept = kept or dict(students)
-        for row in sorted(found.values(), key=lambda row: row.loss)[:2]:
+        best = sorted(found.values(), key=lambda row: row.loss)[:2]
+        for row in [*best, *(found[name] for name in ("Hadamard",) if found[name] not in best)]:
             name, begin = f"{row.method}, compensated", time.perf_counter() - row.seconds
             compensate(students[row.method], text, study.small, device)
             found[name] = study.measured(setting, name, students[row.method], begin)
         rows += found.values()
         show(list(found.values()))
-        table = [dataclasses.asdict(row) for row in rows]
-        record = {
-            "device": device,
-            "train_steps": steps,
-            "adam": options.adam,
-            "outliers": options.outliers,
-            "rows": table,
-        }
+        record["rows"] = [dataclasses.asdict(row) for row in rows]
         (options.output / "quantise.json").write_text(json.dumps(record, indent=1) + "\n")
     sample = next(text.batches(size, device, seed=3, split="validation"))[:, :-1]
-    draw(kept, table, sample, options.output / "quantise.png")
+    draw(kept, record["rows"], sample, options.output / "quantise.png")
     print(f"\nwritten: {options.output / 'quantise.json'}, {options.output / 'quantise.png'}")
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 SHOWN = {
     "round to nearest": ("as they are", "#66707F"),
     "Hadamard": ("after Hadamard", "#D55E00"),
-    "grouped, learned": ("after grouped pairs, learned", "#0072B2"),
+    "fitted pairs and scales, learned": ("after fitted pairs and scales, learned", "#0072B2"),
 }
 
 
@@ -50,6 +50,8 @@ def draw(models: dict[str, nn.Module], rows: list[dict[str, Any]], sample: Tenso
     figure = Figure(figsize=(13, 4.2), layout="constrained")
     activations, weights, losses = figure.subplots(1, 3, width_ratios=(1, 1, 1.2))
     for name, (label, colour) in SHOWN.items():
+        if name not in models:
+            continue
         layer = models[name].get_submodule(worst)
         activations.plot(peaks(layer.transform(plain[worst])), color=colour, label=label)
         weights.plot(peaks(layer.rotated().float()), color=colour, label=label)

@@ -7,101 +7,45 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from language_model import LanguageModel, Size, Text, precision
+from quantise_transforms import GROUP, Bits, Moments
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from swallowtail import Butterfly, Grouped
-from swallowtail.nn import Rotate
-
-GROUP = 128  # weights of a row that share a scale
+RATIOS = [1 - 0.05 * k for k in range(13)]  # of the range that is kept, to choose from
+RATIO_RATE = 0.005  # at which they are learned
 OUTLIERS, GAIN = 2, 30.0  # channels per norm that are made large, and by how much
 
 
-class Bits(NamedTuple):
-    """How many per weight and per activation; 16 stands for none lost."""
-
-    weight: int
-    activation: int
-
-
-def rounded(x: Tensor, bits: int, group: int) -> Tensor:
-    """To the nearest of 2^bits levels between the smallest and the largest of a group; gradients pass straight."""
+def rounded(x: Tensor, bits: int, group: int, ratio: Tensor | float = 1.0) -> Tensor:
+    """To the nearest of 2^bits levels in ``ratio`` times the range of a group; gradients pass straight."""
     if bits >= 16:
         return x
-    n = x.shape[-1]
-    blocks = F.pad(x.float(), (0, -n % group), mode="replicate").unflatten(-1, (-1, group))
-    low, high = blocks.amin(-1, keepdim=True), blocks.amax(-1, keepdim=True)
-    step = (high - low).clamp(min=1e-8) / (2**bits - 1)
-    places = (blocks - low) / step
+    n, largest = x.shape[-1], 2**bits - 1
+    x, dtype = x.float(), x.dtype
+    blocks = (F.pad(x, (0, -n % group), mode="replicate") if n % group else x).unflatten(-1, (-1, group))
+    low, high = blocks.amin(-1, keepdim=True) * ratio, blocks.amax(-1, keepdim=True) * ratio
+    step = (high - low).clamp(min=1e-8) / largest
+    places = ((blocks - low) / step).clamp(0, largest)
     places = places + (places.round() - places).detach()
-    return (places * step + low).flatten(-2)[..., :n].to(x.dtype)
-
-
-class Dense(nn.Module):
-    """A learned dense rotation of all channels: the Hadamard blocks times the exponential of a skew matrix."""
-
-    def __init__(self, n: int) -> None:
-        super().__init__()
-        self.n, self.skew = n, nn.Parameter(torch.zeros(n * (n - 1) // 2))
-        self.register_buffer("start", hadamard(n)(torch.eye(n)).detach())
-        self.kept: tuple[object, Tensor] = (None, self.start)
-
-    def matrix(self) -> Tensor:
-        """Made once per step: the weight and the activations need the same one."""
-        state = (self.skew._version, torch.is_grad_enabled())
-        if self.kept[0] != state:
-            places = torch.triu_indices(self.n, self.n, 1, device=self.skew.device)
-            upper = self.skew.new_zeros(self.n, self.n).index_put(tuple(places), self.skew)
-            with torch.autocast(self.skew.device.type, enabled=False):
-                self.kept = state, torch.linalg.matrix_exp(upper - upper.T) @ self.start
-        return self.kept[1]
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x @ self.matrix().to(x.dtype)
-
-    inverse_transpose = forward
-
-
-def random_signs(n: int, seed: int) -> Tensor:
-    """±1 at random."""
-    return torch.randint(0, 2, (n,), generator=torch.Generator().manual_seed(seed)) * 2.0 - 1
-
-
-def hadamard(n: int, scales: Tensor | None = None, layers: int = 7) -> Rotate:
-    """A Hadamard matrix per block of up to 128 channels, after scales if they are given.
-
-    More than seven ``layers`` start at rest, to be learned.
-    """
-    block = min(GROUP, n)
-    wiring = Grouped.fixed(n, block, layers=layers, pairs="butterfly")
-    layer = Rotate(wiring=wiring, scales=scales is not None)
-    with torch.no_grad():
-        layer.angles[int(wiring.offsets[layers - (block - 1).bit_length()]) :] = math.pi / 4
-        if layer.scales is not None and scales is not None:
-            layer.scales.copy_(scales)
-    return layer
-
-
-def butterfly(n: int) -> Rotate:
-    """Learned over all channels; it starts as a Hadamard matrix, or as near to one as n allows."""
-    layer = Rotate(wiring=Butterfly(n))
-    nn.init.constant_(layer.angles, math.pi / 4)
-    return layer
+    return (places * step + low).flatten(-2)[..., :n].to(dtype)
 
 
 @dataclass(frozen=True)
 class Method:
-    """A transform for each width, and the rate at which it is learned; 0 if it is fixed."""
+    """A transform for each Linear, and the rate at which it is learned; 0 if it is fixed."""
 
-    make: Callable[
-        [int, Tensor], nn.Module
-    ]  # of the width, and of scales that balance activations and weights
+    make: Callable[[Moments, Bits], nn.Module]
     rate: float = 0.0
+    ratios: bool = False  # whether the ratios of the ranges are learned even so
+
+    @property
+    def learns(self) -> bool:
+        """Whether there is anything to learn."""
+        return self.rate > 0 or self.ratios
 
 
 class Quantised(nn.Module):
@@ -110,6 +54,7 @@ class Quantised(nn.Module):
     def __init__(self, linear: nn.Linear, transform: nn.Module, bits: Bits) -> None:
         super().__init__()
         self.linear, self.transform, self.bits = linear, transform, bits
+        self.ratios = nn.Parameter(torch.ones(2, device=linear.weight.device))  # of weights, of inputs
         self.fixed: Tensor | None = None  # the rounded weight, if it was not rounded to nearest
 
     def rotated(self) -> Tensor:
@@ -120,11 +65,26 @@ class Quantised(nn.Module):
     def inputs(self, x: Tensor) -> Tensor:
         """T x, rounded: all channels of a token share a scale."""
         y = self.transform(x)
-        return rounded(y, self.bits.activation, y.shape[-1])
+        return rounded(y, self.bits.activation, y.shape[-1], self.ratios[1])
 
     def forward(self, x: Tensor) -> Tensor:
-        weight = rounded(self.rotated(), self.bits.weight, GROUP) if self.fixed is None else self.fixed
+        weight = self.fixed
+        if weight is None:
+            weight = rounded(self.rotated(), self.bits.weight, GROUP, self.ratios[0])
         return F.linear(self.inputs(x), weight.to(x.dtype))
+
+    @torch.no_grad()
+    def choose_ratios(self, x: Tensor) -> None:
+        """The best ones for inputs x, of weights and of inputs alone: every method gets them."""
+        y, weight, expected = self.transform(x), self.rotated(), self.linear(x)
+
+        def error(of_weight: float, of_inputs: float) -> float:
+            rough = rounded(weight, self.bits.weight, GROUP, of_weight) if of_weight else weight
+            seen = rounded(y, self.bits.activation, y.shape[-1], of_inputs) if of_inputs else y
+            return float((F.linear(seen, rough.to(seen.dtype)) - expected).float().square().sum())
+
+        self.ratios[0] = min(RATIOS, key=lambda ratio: error(ratio, 0))
+        self.ratios[1] = min(RATIOS, key=lambda ratio: error(0, ratio))
 
 
 def with_outliers(model: LanguageModel, seed: int = 0) -> LanguageModel:
@@ -145,47 +105,49 @@ def with_outliers(model: LanguageModel, seed: int = 0) -> LanguageModel:
     return model
 
 
-@torch.no_grad()
-def balances(model: LanguageModel, rows: Tensor) -> dict[str, Tensor]:
-    """Per Linear of the blocks, scales that give activations and weights the same range: √(rms w / rms x)."""
-    found = dict[str, Tensor]()
+def quantised(
+    model: LanguageModel, method: Method, bits: Bits, known: dict[str, Moments], rows: Tensor
+) -> LanguageModel:
+    """A copy in which every Linear of the blocks is `Quantised`; ``known`` are their moments, ``rows`` give ratios."""
+    student = copy.deepcopy(model).requires_grad_(False)
+    for name, linear in list(student.blocks.named_modules()):
+        if isinstance(linear, nn.Linear):
+            block, attribute = name.split(".")
+            transform = method.make(known[name], bits).to(linear.weight.device)
+            layer = Quantised(linear, transform.requires_grad_(method.rate > 0), bits)
+            layer.ratios.requires_grad_(method.learns)
+            setattr(student.blocks[int(block)], attribute, layer)
 
     def watch(name: str, linear: nn.Linear, inputs: tuple[Tensor, ...]) -> None:
-        x = inputs[0].flatten(0, -2).float()
-        found[name] = (linear.weight.square().mean(0) / x.square().mean(0).clamp(min=1e-12)).pow(0.25).cpu()
+        student.get_submodule(name).choose_ratios(inputs[0].flatten(0, -2)[::4])
 
     handles = [
         module.register_forward_pre_hook(partial(watch, name))
-        for name, module in model.blocks.named_modules()
-        if isinstance(module, nn.Linear)
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and name.startswith("blocks")
     ]
-    model(rows)
+    with torch.no_grad(), precision(rows.device.type):
+        model(rows)
     for handle in handles:
         handle.remove()
-    return found
-
-
-def quantised(model: LanguageModel, method: Method, bits: Bits, scales: dict[str, Tensor]) -> LanguageModel:
-    """A copy in which every Linear of the blocks is `Quantised`; ``scales`` are its `balances`."""
-    model = copy.deepcopy(model).requires_grad_(False)
-    for name, linear in list(model.blocks.named_modules()):
-        if isinstance(linear, nn.Linear):
-            block, attribute = name.split(".")
-            transform = method.make(linear.in_features, scales[name]).to(linear.weight.device)
-            transform.requires_grad_(method.rate > 0)
-            setattr(model.blocks[int(block)], attribute, Quantised(linear, transform, bits))
-    return model
+    return student
 
 
 def learn(
     student: nn.Module, teacher: nn.Module, text: Text, size: Size, device: str, steps: int, rate: float
 ) -> None:
-    """Adam on the transforms, against the unquantised model."""
-    parameters = [p for p in student.parameters() if p.requires_grad]
-    optimise = torch.optim.Adam(parameters, lr=rate, betas=(0.9, 0.95))
+    """Adam on the transforms and ratios, against the unquantised model."""
+    learned = {name: p for name, p in student.named_parameters() if p.requires_grad}
+    ratios = [p for name, p in learned.items() if name.endswith("ratios")]
+    others = [p for name, p in learned.items() if not name.endswith("ratios")]
+    groups = [(others, rate), (ratios, RATIO_RATE)]
+    optimise = torch.optim.Adam([{"params": p, "lr": r} for p, r in groups if p], betas=(0.9, 0.95))
+    highest = [group["lr"] for group in optimise.param_groups]
     rows = text.batches(size, device, seed=7)
     for step in tqdm(range(steps), desc="learning", leave=False, mininterval=1):
-        optimise.param_groups[0]["lr"] = rate * (0.5 + 0.5 * math.cos(math.pi * step / steps))
+        shape = min(1.0, (step + 1) / 10) * (0.5 + 0.5 * math.cos(math.pi * step / steps))
+        for group, rate in zip(optimise.param_groups, highest, strict=True):
+            group["lr"] = rate * shape
         x = next(rows)[:, :-1]
         with precision(device):
             with torch.no_grad():
@@ -219,10 +181,10 @@ def compensate(student: nn.Module, text: Text, size: Size, device: str) -> None:
         handle.remove()
     pairs = list(zip(layers, moments, strict=True))
     for layer, moment in tqdm(pairs, desc="compensating", leave=False, mininterval=1):
-        layer.fixed = gptq(layer.rotated().float(), moment, layer.bits.weight)
+        layer.fixed = gptq(layer.rotated().float(), moment, layer.bits.weight, float(layer.ratios[0]))
 
 
-def gptq(weight: Tensor, moment: Tensor, bits: int) -> Tensor:
+def gptq(weight: Tensor, moment: Tensor, bits: int, ratio: float) -> Tensor:
     """The rounded weight; ``moment`` is the sum of x xᵀ over inputs x."""
     weight, result, n = weight.clone(), weight.clone(), weight.shape[1]
     damped = moment + 0.01 * moment.diagonal().mean() * torch.eye(n, device=weight.device)
@@ -230,8 +192,8 @@ def gptq(weight: Tensor, moment: Tensor, bits: int) -> Tensor:
     for start in range(0, n, GROUP):
         stop = min(start + GROUP, n)
         block = weight[:, start:stop]
-        low = block.amin(1)
-        step = (block.amax(1) - low).clamp(min=1e-8) / (2**bits - 1)
+        low = block.amin(1) * ratio
+        step = (block.amax(1) * ratio - low).clamp(min=1e-8) / (2**bits - 1)
         errors = torch.zeros_like(block)
         for k in range(start, stop):
             column = weight[:, k]

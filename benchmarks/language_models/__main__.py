@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--sizes", type=int, nargs="+", default=[512, 1024])
     parser.add_argument("--rows", type=int, default=256)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=20)
     options = parser.parse_args()
     torch.set_num_threads(1)
     found = [row for n in options.sizes for row in measure(n, options.rows, options.device, options.repeats)]

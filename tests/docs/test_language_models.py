@@ -25,9 +25,14 @@ def test_quantise(tmp_path):
     assert (tmp_path / "quantise.png").stat().st_size > 20_000
     rows = {(row["setting"], row["method"]): row for row in record["rows"]}
     losses = {method: row["loss"] for (setting, method), row in rows.items() if setting == "W2"}
-    left = min(losses["Hadamard"], losses["random Hadamard"])
-    learned = [loss for method, loss in losses.items() if method.endswith("learned")]
-    assert len(learned) == 4
+    hadamards = ("Hadamard", "random Hadamard", "Hadamard, ratios learned")
+    left = min(losses[method] for method in hadamards)
+    learned = [
+        loss for method, loss in losses.items() if method.endswith("learned") and method not in hadamards
+    ]
+    assert len(learned) == 7
+    assert losses["fitted pairs, scales, Hadamard"] < losses["Hadamard"]
+    assert record["spread"]["W2"]["mean"] > 3 * record["spread"]["W2"]["deviation"] > 0
     assert 0 < min(learned) < 0.9 * left
     assert min(loss for method, loss in losses.items() if method.endswith("compensated")) < min(learned)
     assert {setting for setting, _ in rows} == {"W4A4", "W2"}

@@ -1,0 +1,101 @@
+"""A learning step of grouped rotations beside a loop over their rounds.
+
+python -m benchmarks.language_models.learning_step [--device cuda]
+
+Both run forward and backward on kernels of ours; the loop calls one round at a time and leaves the rest to autograd, as
+pairwise quantisers do. The angles change before every step. The two take turns, and the shortest step of each counts.
+Writes benchmarks/results/learning-step-<device>.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+import swallowtail as st
+from benchmarks.common.rows import Row, write_rows
+from swallowtail.nn import Rotate
+
+SIZES = (4096, 3584, 13696)  # the last two are widths of language models that no Hadamard matrix of 2^k fits
+ROUNDS, BLOCK = 8, 128
+
+
+def layers_of(n: int, device: str) -> tuple[Rotate, list[Rotate]]:
+    """All rounds as one layer, and the same rotations as a layer per round."""
+    whole = Rotate(wiring=st.Grouped.fixed(n, BLOCK, ROUNDS), init="random", seed=0, device=device)
+    rounds = [
+        Rotate(wiring=st.Grouped.fixed(n, BLOCK, pairs=[pairs]), device=device)
+        for pairs in whole.wiring.layers()
+    ]
+    with torch.no_grad():
+        for layer, angles in zip(rounds, whole.angles.chunk(ROUNDS), strict=True):
+            layer.angles.copy_(angles)
+    return whole, rounds
+
+
+def measure(n: int, rows: int, dtype: torch.dtype, device: str, repeats: int) -> Row:
+    whole, rounds = layers_of(n, device)
+    generator = torch.Generator().manual_seed(n)
+    x, gradient = (torch.randn(rows, n, generator=generator).to(device, dtype) for _ in range(2))
+    x.requires_grad_()
+
+    def loop(x: Tensor) -> Tensor:
+        for layer in reversed(rounds):
+            x = layer(x)
+        return x
+
+    def step(forward: Callable[[Tensor], Tensor], angles: list[Tensor]) -> tuple[float, list[Tensor]]:
+        with torch.no_grad():
+            for tensor in angles:
+                tensor.add_(1e-4)
+        begin = time.perf_counter()
+        found = torch.autograd.grad(forward(x), (x, *angles), gradient)
+        if device == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter() - begin, list(found)
+
+    contenders = ((whole, [whole.angles]), (loop, [layer.angles for layer in rounds]))
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(repeats):
+        answers = []
+        for (forward, angles), of_this in zip(contenders, times, strict=True):
+            seconds, answer = step(forward, angles)
+            of_this.append(seconds)
+            answers.append(torch.cat([answer[0].flatten().float(), *answer[1:]]))
+        torch.testing.assert_close(*answers, rtol=0.02, atol=0.05 * float(answers[0].abs().max()))
+    together, one_by_one = map(min, times)
+    return {
+        "n": n,
+        "rows": rows,
+        "dtype": str(dtype).removeprefix("torch."),
+        "rounds": ROUNDS,
+        "grouped_ms": 1e3 * together,
+        "loop_ms": 1e3 * one_by_one,
+        "ratio": one_by_one / together,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--rows", type=int, nargs="+", default=[512, 2048])
+    parser.add_argument("--repeats", type=int, default=8)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    found = list[Row]()
+    for n, rows, dtype in itertools.product(options.sizes, options.rows, (torch.float32, torch.bfloat16)):
+        row = measure(n, rows, dtype, options.device, options.repeats)
+        print(*(f"{value:.4g}" if isinstance(value, float) else value for value in row.values()), flush=True)
+        found.append(row)
+    command = "python -m benchmarks.language_models.learning_step"
+    print("rows:", write_rows(f"learning-step-{options.device}", found, command, options.device))
+
+
+if __name__ == "__main__":
+    main()
