@@ -1,13 +1,13 @@
 """The optimisers against their rivals and their own ablations, medians over seeds not used in development.
 
-    python -m benchmarks.optim [--parts lbfgs,newton,minibatch,adam,images] [--seeds 5]
+    python -m benchmarks.optim [--parts lbfgs,newton,minibatch,adam,rates,images] [--seeds 5]
     python -m benchmarks.optim --report      # bars, plots and docs from the committed rows
 
 Every row is one run: problem, method, seed, and what it took. Learning rates of the stochastic methods (``RATES``)
 were chosen from a grid on development seeds by ``--tune``, those of heavy ball and GivensNewton on seeds 1 to 5 by
 hand; all other settings of GivensAdam and GivensLBFGS are their defaults.
 Curves of loss against gradients and against seconds are rows too (part "curve"). What a step costs on a GPU is
-measured by `benchmarks.optim.gpu`.
+measured by `benchmarks.optim.gpu`, on a CPU by `benchmarks.optim.cost`.
 """
 
 from __future__ import annotations
@@ -17,22 +17,21 @@ import argparse
 import torch
 from tqdm import tqdm
 
-from benchmarks.common.rows import read_rows, write_rows
+from benchmarks.common.rows import write_rows
 from benchmarks.optim import images, stochastic
 from benchmarks.optim.deterministic import lbfgs, newton
 from benchmarks.optim.problems import FIRST_SEED
-from benchmarks.optim.report import plot, show, write_page
-from benchmarks.optim.stochastic import adam, minibatch
+from benchmarks.optim.report import show, write_report
+from benchmarks.optim.stochastic import adam, minibatch, rates
 
-PARTS = {"lbfgs": lbfgs, "newton": newton, "minibatch": minibatch, "adam": adam, "images": images.real}
-
-
-def report() -> None:
-    """Everything that is made from committed rows."""
-    rows = [row for part in PARTS for row in read_rows(f"optim-{part}")]
-    show(rows)
-    plot(rows)
-    write_page(rows)
+PARTS = {
+    "lbfgs": lbfgs,
+    "newton": newton,
+    "minibatch": minibatch,
+    "adam": adam,
+    "rates": rates,
+    "images": images.real,
+}
 
 
 def main() -> None:
@@ -57,7 +56,7 @@ def main() -> None:
         if options.first_seed == FIRST_SEED:
             print("rows:", write_rows(f"optim-{part}", rows, f"python -m benchmarks.optim --parts {part}"))
     if options.report or options.first_seed == FIRST_SEED:
-        report()
+        write_report()
 
 
 if __name__ == "__main__":

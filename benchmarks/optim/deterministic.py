@@ -16,6 +16,7 @@ from benchmarks.optim.problems import (
     Network,
     Row,
     breast_cancer,
+    completion,
     curve_rows,
     quadratic,
     rosenbrock,
@@ -39,6 +40,8 @@ DETERMINISTIC = {
     "Haar quadratic 128": Deterministic(lambda s: quadratic(128, "haar", s), 1200, 1e-6, True),
     "Rosenbrock 96": Deterministic(lambda s: rosenbrock(96, s), 2500, 1e-6, True),
     "logistic breast-cancer": Deterministic(breast_cancer, 400, 1e-6, False),
+    "rotated Rosenbrock 96": Deterministic(lambda s: rosenbrock(96, s, rotated=True), 2500, 1e-6, True),
+    "completion 25 × 40": Deterministic(lambda s: completion(25, 40, 4, s), 1000, 1e-5, False),
 }
 PAPER = {"lr": 1.0, "rate": (0.3, 0.3), "epsilon": 0.01, "normalized_step": None}
 PAST = {"lr": 1.0, "criterion": "psgd", "replay": 64, "sweeps": 10, "normalized_step": 0.1, "momentum": 0.8}

@@ -90,12 +90,34 @@ def quadratic(
     return fun, np.zeros(n)
 
 
-def rosenbrock(n: int, seed: int) -> tuple[Callable[[np.ndarray], tuple[float, np.ndarray]], np.ndarray]:
-    """The chained Rosenbrock function, from near (−1.2, 1, −1.2, 1, …)."""
+def rosenbrock(
+    n: int, seed: int, rotated: bool = False
+) -> tuple[Callable[[np.ndarray], tuple[float, np.ndarray]], np.ndarray]:
+    """The chained Rosenbrock function, from near (−1.2, 1, −1.2, 1, …); in other coordinates if ``rotated``."""
     from scipy.optimize import rosen, rosen_der
 
     start = np.tile([-1.2, 1.0], n // 2) + 0.1 * np.random.default_rng(seed).standard_normal(n)
-    return (lambda x: (float(rosen(x)), rosen_der(x))), start
+    if not rotated:
+        return (lambda x: (float(rosen(x)), rosen_der(x))), start
+    U = np.asarray(random_orthogonal(n, seed))
+    return (lambda x: (float(rosen(U @ x)), U.T @ rosen_der(U @ x))), U.T @ start
+
+
+def completion(
+    m: int, n: int, rank: int, seed: int
+) -> tuple[Callable[[np.ndarray], tuple[float, np.ndarray]], np.ndarray]:
+    """Both factors of a matrix of that rank, half of whose entries are seen; λ = 1e-3."""
+    rng = np.random.default_rng(seed)
+    A = (rng.standard_normal((m, rank)) * np.logspace(0, -1, rank)) @ rng.standard_normal((rank, n))
+    seen, cut = rng.random((m, n)) < 0.5, m * rank
+
+    def fun(x: np.ndarray) -> tuple[float, np.ndarray]:
+        U, V = x[:cut].reshape(m, rank), x[cut:].reshape(rank, n)
+        R = seen * (U @ V - A)
+        slope = np.concatenate([(R @ V.T).ravel(), (U.T @ R).ravel()])
+        return 0.5 * float((R * R).sum() + 1e-3 * (x @ x)), slope + 1e-3 * x
+
+    return fun, 0.3 * rng.standard_normal((m + n) * rank)
 
 
 def breast_cancer(seed: int) -> tuple[Callable[[np.ndarray], tuple[float, np.ndarray]], np.ndarray]:

@@ -29,6 +29,8 @@ METHODS: dict[str, Callable[[Any, float], torch.optim.Optimizer]] = {
     "GivensAdam, random Q": lambda p, lr: GivensAdam(p, lr, wiring="random"),
 }
 GRID = (0.007, 0.01, 0.014, 0.02, 0.03, 0.05)
+UNTUNED = (0.0003, 0.001, 0.003, 0.01)
+UNTUNED_PROBLEMS = ("MLP 64-64-10", "AE 64-32-8-32-64")
 TUNING_SEEDS = (1, 2, 3)
 # Pairs and butterflies have a rate of their own: groups move by twice the rate. A random basis takes Adam's: it is no
 # better than none.
@@ -63,6 +65,20 @@ def adam(seed: int) -> Iterator[Row]:
                 yield from curve_rows(
                     "adam", name, label, seed, [(k, f, seconds * k / 1000) for k, f in curve]
                 )
+
+
+def rates(seed: int) -> Iterator[Row]:
+    """Adam and GivensAdam at rates that nobody tuned: the loss early on and at the end."""
+    for name in UNTUNED_PROBLEMS:
+        for rate in UNTUNED:
+            for label in ("Adam", "GivensAdam"):
+                problem = Network(STOCHASTIC[name], seed)
+                curve = train(problem, METHODS[label](problem.params, rate), 1000, seed, 250)
+                for count, loss in (curve[0], curve[-1]):
+                    yield {
+                        "part": "rates", "problem": name, "method": label, "seed": seed, "rate": rate,
+                        "evaluations": count, "loss": loss, "seconds": "",
+                    }  # fmt: skip
 
 
 def tune() -> None:

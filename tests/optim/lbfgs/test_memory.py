@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from swallowtail.optim.lbfgs.memory import learn, new_memory
+from swallowtail.optim.lbfgs.memory import learn, learned_is_used, new_memory
 from swallowtail.optim.lbfgs.settings import Settings
 
 
@@ -18,3 +18,15 @@ def test_a_planted_diagonal_opens_the_gate():
     assert float(memory["gate"]) > 0
     learned = memory["inverse_eigenvalues"]
     assert float(torch.corrcoef(torch.stack([learned.log(), -d.log()]))[0, 1]) > 0.8
+
+
+def test_later_the_gate_asks_for_more():
+    memory = new_memory(torch.ones(4), 10)
+    memory["gate"].fill_(0.15)
+    used = []
+    for n_fits in (0, 1, 5, 30, 1000):
+        memory["n_fits"].fill_(n_fits)
+        used.append(learned_is_used(memory))
+    assert used == [False, True, True, False, False]
+    memory["gate"].fill_(0.21)
+    assert learned_is_used(memory)

@@ -56,8 +56,10 @@ class GivensAdam(GivensOptimizer):
     1. Start from Adam's rate, with the schedule and the number of steps you mean to use.
     2. Try twice that rate, and half of it. Keep the rest as it is; ``weight_decay`` is multiplied by η, as in AdamW.
 
-    A rate that is far too small for Adam (1e-3 on networks that want 0.02) is even more so here. In Adam's own basis
-    the one direction in which all gradients agree moves by many entries at once; here it moves by one.
+    A rate that is far too small for Adam is even more so here: 3e-4 on networks that want 0.01. At torch's default,
+    1e-3, such a network is behind Adam's early on and level with it after 1000 steps. In Adam's own basis the one
+    direction in which all gradients agree moves by many entries at once; here it moves by one. If the loss falls more
+    slowly than with Adam, raise the rate.
 
     ``wiring="identity"`` is Adam with the same arguments, for comparison.
 

@@ -36,8 +36,8 @@ class GivensLBFGS(GivensOptimizer):
     butterfly of Givens rotations, refitted every ``refresh`` samples by one closed-form Jacobi pass over the stored
     changes y. In that basis D_i = √(E y_i² / E s_i²). The learned H₀ is used only while it has been turning the
     changes towards the steps that caused them: a moving average of log cos(Py, s) − log cos(y, s), P = QD⁻¹Qᵀ, is
-    above 0.05. So a problem that it does not suit costs about what L-BFGS costs. β comes from a strong Wolfe line
-    search.
+    above a limit that rises from 0.1 to 0.2. So a problem that it does not suit costs about what L-BFGS costs. β comes
+    from a strong Wolfe line search.
 
     The closure clears the gradients, computes the loss, calls ``backward`` and returns the loss. All groups make
     one vector and must agree on their options. Under DistributedDataParallel gradients are averaged but
