@@ -141,34 +141,3 @@ def test_an_estimate_around_a_value():
     assert estimate == (2.0, pytest.approx(1.02), pytest.approx(2.98))
     assert estimate.error == pytest.approx(0.5)
     assert Estimate.around(2.0, error=0.0) == (2.0, 2.0, 2.0)
-
-
-def test_a_function_of_float32_tensors_gets_them():
-    single = torch.from_numpy(A).float()
-    assert error_angle(lambda X: torch.mm(single, X), B, n=12) == pytest.approx(error_angle(A, B), rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    "product",
-    [
-        lambda v: torch.func.jvp(
-            lambda p: torch.from_numpy(A) @ p, (torch.zeros(12, dtype=torch.float64),), (v,)
-        )[1],
-        lambda v: torch.autograd.functional.hvp(
-            lambda p: p @ torch.from_numpy(A + A.T) @ p / 4, torch.zeros(12, dtype=torch.float64), v
-        )[1],
-        lambda v: A @ v.reshape(12),
-    ],
-    ids=["jvp", "hvp", "arrays"],
-)
-def test_a_function_of_one_vector(product):
-    M = (A + A.T) / 2 if "hvp" in product.__code__.co_names else A
-    assert error_angle(product, M, n=12) < 1e-6
-
-
-def test_a_function_with_a_fault_of_its_own_shows_it():
-    def faulty(X):
-        return X @ "no matrix"
-
-    with pytest.raises(TypeError, match=r"matmul|unsupported"):
-        error_angle(faulty, B, n=12)

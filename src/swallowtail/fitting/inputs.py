@@ -13,7 +13,7 @@ import torch
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.properties import Property, Symmetric, square
-from swallowtail.metrics import as_product
+from swallowtail.products import as_product
 
 DENSE_SPARSE = 4096  # a sparse matrix up to this n is fitted from its entries: n² numbers are 128 MiB
 ON_A_GPU = (

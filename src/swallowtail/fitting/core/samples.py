@@ -11,7 +11,7 @@ import torch
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.records import Stop
-from swallowtail.metrics import as_product
+from swallowtail.products import as_product
 
 SAMPLES_PER_DIMENSION = 32  # m = 32 n samples: half as many cost up to half a degree at n = 64
 _BLOCK = 1 << 21  # numbers in one call of the product function
