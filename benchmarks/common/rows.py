@@ -36,17 +36,20 @@ def _version(package: str) -> str:
 
 
 def write_rows(name: str, rows: list[Row], command: str, device: str = "cpu") -> Path:
-    """Write ``results/<name>.csv``, each row with the machine, the versions, the day and the command."""
+    """Write ``results/<name>.csv``, each row with the machine, the versions, the day and the command.
+
+    Rows of an earlier run, as `read_rows` gives them, keep their own.
+    """
     today = datetime.date.today().isoformat()
     facts = dict(zip(FACTS, (*machine(device).values(), today, command), strict=True))
     path = RESULTS / f"{name}.csv"
     path.parent.mkdir(exist_ok=True)
-    columns = list(dict.fromkeys(key for row in rows for key in row)) + list(facts)
+    columns = list(dict.fromkeys(key for row in rows for key in row if key not in facts)) + list(facts)
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
         writer.writeheader()
         for row in rows:
-            writer.writerow({**{k: _short(v) for k, v in row.items()}, **facts})
+            writer.writerow({**facts, **{k: _short(v) for k, v in row.items()}})
     return path
 
 
