@@ -77,7 +77,7 @@ class _Function:
         for way in (self._on_arrays, self._on_tensors, self._on_one_tensor, self._on_one_array):
             try:
                 Y = way(X)
-            except (TypeError, AttributeError, RuntimeError, ValueError) as error:
+            except (TypeError, AttributeError, RuntimeError, ValueError, IndexError) as error:
                 refusals.append(error)
             else:
                 self._way = way
