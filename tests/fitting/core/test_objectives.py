@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fitting.core.matrices import covariance, random_pairs
+from fitting.core.matrices import covariance, random_pairs, scrambled_kernel
 
 from swallowtail.fitting.core.objectives import Objective
 
@@ -27,3 +27,15 @@ def test_objective_has_no_unit(scale):
     np.testing.assert_allclose(
         scaled.eigenvalues(pairs, angles) / scale, plain.eigenvalues(pairs, angles), rtol=1e-12
     )
+
+
+def test_equal_entries_told_apart_are_all_but_equal():
+    H = scrambled_kernel(15)
+    A = Objective(H).told_apart()
+    scale = Objective(H).scale
+    np.testing.assert_allclose(A * scale, H, rtol=2e-12)
+    np.testing.assert_array_equal(A, A.T)
+    entries = np.sort(np.abs(A - np.diag(np.diag(A))), axis=1)
+    assert (entries[:, -1] > entries[:, -2]).all()
+    assert Objective(H, "likelihood").told_apart() is None
+    assert Objective(covariance(220)).told_apart() is None  # no two entries are equal

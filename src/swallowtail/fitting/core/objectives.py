@@ -30,6 +30,8 @@ WORK_BETWEEN_REPORTS = 5e7  # multiply-adds, about 10 ms: how long an interrupti
 NEWTON_SHARE = 100  # layers of Newton rotations per cycle, times n²/K: O(n³) each, about as long as a polish
 BEFORE_ALL, BEHIND_ALL = 0.5, 0.1  # how often new rotations stand there
 EXACT = 1e-15  # a squared relative error that is rounding
+TIES_FROM = 200  # n; smaller fits have cycles enough to mend a bad start
+APART = 1e-12  # relative difference that tells equal entries apart
 
 
 class Searched(ABC):
@@ -41,6 +43,10 @@ class Searched(ABC):
     @abstractmethod
     def residual(self, pairs: np.ndarray, angles: np.ndarray) -> Any:
         """What Q leaves of the matrix, QᵀHQ or QᵀR, as `of_residual` and `grow` take it."""
+
+    def told_apart(self) -> Any:
+        """A residual of no rotations in which equal entries differ in their last digits; None if few are equal."""
+        return None
 
     @abstractmethod
     def of_residual(self, A: Any) -> float:
@@ -145,6 +151,15 @@ class Smooth(Searched):
         return x, f
 
 
+def _has_ties(H: np.ndarray) -> bool:
+    """Whether in most rows the largest entry beside the diagonal is there twice; 64 rows are looked at."""
+    sample = np.linspace(0, len(H) - 1, min(64, len(H))).astype(int)
+    entries = np.abs(H[sample])
+    entries[np.arange(len(sample)), sample] = -1.0
+    ties = (entries >= entries.max(1, keepdims=True) * (1.0 - APART)).sum(1) > 1
+    return bool(2 * ties.sum() > len(sample))
+
+
 def place(n_rotations: int, generator: np.random.Generator | None) -> int:
     """Where to put new rotations: most often before all, where a cycle gains most; seldom behind all."""
     if generator is None:
@@ -178,6 +193,17 @@ class Objective(Smooth):
 
     def residual(self, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:
         return conjugate(self.H, pairs, angles) if len(pairs) else self.H.copy()
+
+    def told_apart(self) -> np.ndarray | None:
+        # A row takes the first of its largest entries. Where many are equal, as for a kernel on a grid, that is a good
+        # choice if neighbours have near numbers, and a bad one if not: rows choose others that do not choose them.
+        if self.target != MATRIX or self.n < TIES_FROM or not _has_ties(self.H):
+            return None
+        A, generator = self.H.copy(), np.random.default_rng(0)
+        for i in range(self.n - 1):
+            A[i, i + 1 :] *= 1.0 + APART * generator.random(self.n - 1 - i)
+            A[i + 1 :, i] = A[i, i + 1 :]
+        return A
 
     def of_residual(self, A: np.ndarray) -> float:
         return self.of_diagonal(np.diagonal(A))

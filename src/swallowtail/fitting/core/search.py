@@ -23,6 +23,7 @@ THRESHOLDS = (0.05, 0.1, 0.2, 0.5, 1.0)  # cycles vary it: another threshold, ot
 SHARES = (4, 8, 16, 32)  # a cycle replaces K / share rotations
 POLISH, FINISH = 7, 35  # L-BFGS iterations inside a cycle, and at the end
 POLISH_TOLERANCE, FINISH_TOLERANCE = 1e-5, 1e-7
+WORTH = 0.96  # times the squared error: a start with equal entries told apart is taken if it leaves no more
 SHORT = 20  # cycles of a search that is too short for heat
 HEAT = 0.03  # a cycle may be this much worse, relatively, at first; falls linearly to nothing
 FINISH_WORK = 2.5e9  # multiply-adds a polish may take from n ≈ 1000 on
@@ -112,19 +113,43 @@ class Search:
 
     def grow(self, goal: float, residual: np.ndarray | None) -> None:
         """Greedy growth up to the budget or ``goal``, in pieces that can be interrupted."""
-        A = self.objective.residual(self.pairs, self.angles) if residual is None else residual.copy()
         # Whole layers: a layer cut short changes those that follow, and at n = 4096 that cost a kernel 2°.
         piece = max(1, int(WORK_BETWEEN_REPORTS / (40.0 * self.objective.n)))
         if goal > self.objective.rounding:  # a quality was asked for: do not grow far beyond it
             piece = max(1, min(piece, self.budget // 16))
-        while len(self.angles) < self.budget and self.value > goal:
-            count = self.budget - len(self.angles)
-            pairs, angles = self.objective.grow(A, count, THRESHOLD, piece)
+        A = self._begin(goal, piece) if residual is None else residual.copy()
+        self._grow_on(A, self.budget, goal, piece, lambda: self.mark("grow", residual=A))
+
+    def _begin(self, goal: float, piece: int) -> Any:
+        """The residual that growth goes on from: that of no rotations, or where entries are equal of the first n.
+
+        Those are grown twice, from H and from H with its equal entries told apart, and the better ones stay. Nothing is
+        handed to ``save`` before that is decided.
+        """
+        A, other = self.objective.residual(self.pairs, self.angles), self.objective.told_apart()
+        if other is None:
+            return A
+        first = min(self.budget, self.objective.n)
+        self._grow_on(A, first, goal, piece)
+        trial = Search(self.objective, self.budget, lambda *_: self._tick("grow")(self.angles, 0.0), None)
+        trial._grow_on(other, first, goal, piece)
+        if trial.value > WORTH * self.value:
+            return A
+        self._keep("grow", trial.pairs, trial.angles, trial.value)
+        return other
+
+    def _grow_on(
+        self, A: Any, count: int, goal: float, piece: int, after: Callable[[], None] = lambda: None
+    ) -> None:
+        """Grow to ``count`` rotations or more, or ``goal``; A is the product's residual, and becomes the new one."""
+        while len(self.angles) < count and self.value > goal:
+            enough, most = min(piece, count - len(self.angles)), self.budget - len(self.angles)
+            pairs, angles = self.objective.grow(A, most, THRESHOLD, enough)
             if len(angles) == 0:
                 break
             pairs, angles = np.concatenate([self.pairs, pairs]), np.concatenate([self.angles, angles])
             self._keep("grow", pairs, angles, self.objective.of_residual(A))
-            self.mark("grow", residual=A)
+            after()
 
     def polish(self, iterations: int, tolerance: float) -> None:
         """L-BFGS on the best product."""
