@@ -131,12 +131,15 @@ class Search:
             return A
         first = min(self.budget, self.objective.n)
         self._grow_on(A, first, goal, piece)
+        if self.value <= goal:
+            return A
         trial = Search(self.objective, self.budget, lambda *_: self._tick("grow")(self.angles, 0.0), None)
         trial._grow_on(other, first, goal, piece)
         if trial.value > WORTH * self.value:
             return A
-        self._keep("grow", trial.pairs, trial.angles, trial.value)
-        return other
+        A = self.objective.residual(trial.pairs, trial.angles)  # of H itself: no error of the telling apart stays
+        self._keep("grow", trial.pairs, trial.angles, self.objective.of_residual(A))
+        return A
 
     def _grow_on(
         self, A: Any, count: int, goal: float, piece: int, after: Callable[[], None] = lambda: None
