@@ -14,13 +14,12 @@ import argparse
 import sys
 from collections.abc import Callable
 
-import numba
 import numpy as np
-from threadpoolctl import threadpool_limits  # comes with scikit-learn
 from tqdm import tqdm
 
 import swallowtail as st
 from benchmarks.common.rows import FACTS, Row, machine, read_rows, write_rows
+from benchmarks.common.threads import one_thread
 from benchmarks.fitting.bars import report
 from benchmarks.fitting.compare import low_rank_rows, warm_up
 from benchmarks.fitting.curve import curve
@@ -108,10 +107,9 @@ def measure(names: list[str], rows: list[Row], quick: bool) -> None:
     """Run the parts and add their rows, to the file too unless ``quick``."""
     if not names:
         return
-    numba.set_num_threads(1)
     if not has_pyfaust():
         print("pyfaust is not installed: no eigtj in this run; try: pip install -e .[bench]", file=sys.stderr)
-    with threadpool_limits(1):
+    with one_thread():
         warm_up()
         low_rank_rows(np.eye(4), st.fit_symmetric(np.eye(4)).operator, 0)
         for name in (bar := tqdm(names, unit="part")):

@@ -16,15 +16,14 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-import numba
 import numpy as np
 import torch
-from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 import swallowtail as st
 from benchmarks.common.bars import Bar
 from benchmarks.common.pages import BENCHMARKS, replace_between
 from benchmarks.common.rows import Row, read_rows, write_rows
+from benchmarks.common.threads import one_thread
 from benchmarks.common.timing import timed
 from benchmarks.fitting.held_out import SEED, held_out
 from swallowtail.fitting.budget import UNITS
@@ -63,9 +62,7 @@ def main() -> None:
     if options.report:
         rows = read_rows(FILE)
     else:
-        torch.set_num_threads(1)
-        numba.set_num_threads(1)
-        with threadpool_limits(1):
+        with one_thread():
             rows = budgets(options.quick)
         if not options.quick:
             write_rows(FILE, rows, "python -m benchmarks.fitting.budgets")

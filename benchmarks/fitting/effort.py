@@ -11,15 +11,13 @@ import argparse
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numba
 import numpy as np
-import torch
-from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 import swallowtail as st
 from benchmarks.common.bars import Bar
 from benchmarks.common.pages import BENCHMARKS, replace_between
 from benchmarks.common.rows import Row, read_rows, write_rows
+from benchmarks.common.threads import one_thread
 from benchmarks.common.timing import timed
 from benchmarks.fitting.compare import FIRST
 from swallowtail import datasets
@@ -148,9 +146,7 @@ def main() -> None:
     if parser.parse_args().report:
         rows = read_rows(FILE)
     else:
-        torch.set_num_threads(1)
-        numba.set_num_threads(1)
-        with threadpool_limits(1):
+        with one_thread():
             st.fit_symmetric(np.eye(8) + 1.0)  # compile
             rows = measure()
         write_rows(FILE, rows, "python -m benchmarks.fitting.effort")

@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import numba
 import numpy as np
 import torch
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
-from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 import swallowtail as st
 from benchmarks.common.pages import ROOT
 from benchmarks.common.rows import Row, read_rows, write_rows
+from benchmarks.common.threads import one_thread
 from benchmarks.fitting.budgets import VECTORS, Fused, least_seconds
 from benchmarks.fitting.held_out import SEED
 from swallowtail import datasets
@@ -154,9 +153,7 @@ def main() -> None:
     if parser.parse_args().report:
         rows = read_rows(FILE)
     else:
-        torch.set_num_threads(1)
-        numba.set_num_threads(1)
-        with threadpool_limits(1):
+        with one_thread():
             rows = measure()
         write_rows(FILE, rows, "python -m benchmarks.fitting.frontier")
     print(plot(rows))

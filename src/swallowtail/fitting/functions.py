@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -19,18 +20,18 @@ LARGEST_BAND = 2**25  # numbers in the band of a sparse matrix up to which it is
 NEARLY_SINGULAR = 30  # power iterations for the norm of a sparse inverse
 
 
-class SpectralFunction:
+class SpectralFunction(ABC):
     """f with f(H) = V f(D) Vᵀ for H = V D Vᵀ. Abstract: `Inverse`, `UserFunction`."""
 
     name: str  # of f(H) in messages
 
+    @abstractmethod
     def __call__(self, d: np.ndarray) -> np.ndarray:
         """f of eigenvalues (k,), checked."""
-        raise NotImplementedError
 
+    @abstractmethod
     def of_matrix(self, H: np.ndarray, report: Callable[[int], None]) -> np.ndarray:  # shape: (n, n)
         """f(H); ``report`` is called with the number of columns that are done."""
-        raise NotImplementedError
 
 
 class Inverse(SpectralFunction):

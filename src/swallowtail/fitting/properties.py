@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
@@ -23,27 +24,27 @@ POWERS = 30  # iterations for a norm
 ApplyColumns = Callable[[np.ndarray], np.ndarray]  # (n, k) → (n, k), float64
 
 
-class Property:
+class Property(ABC):
     """Abstract: `Symmetric`, `Orthogonal`."""
 
     letter: str  # of the matrix in messages: "H" or "R"
     without_entries: str  # the method for products that do not determine the matrix
 
+    @abstractmethod
     def matrix(self, dense: np.ndarray, eps: float) -> np.ndarray:
         """The entries (n, n), checked within the rounding of numbers with precision ``eps``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read_off(self, dense: np.ndarray, eps: float) -> np.ndarray:
         """The entries as n products gave them, checked."""
-        raise NotImplementedError
 
+    @abstractmethod
     def product(self, apply: ApplyColumns, n: int, eps: float) -> ApplyColumns:
         """The product function, with what can be checked of it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def solve(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray | None:
         """The matrix that the samples Y = matrix·X determine, or None."""
-        raise NotImplementedError
 
 
 class Symmetric(Property):

@@ -137,7 +137,8 @@ class Search:
         trial._grow_on(other, first, goal, piece)
         if trial.value > WORTH * self.value:
             return A
-        A = self.objective.residual(trial.pairs, trial.angles)  # of H itself: no error of the telling apart stays
+        # Of H itself, so that no error of the telling apart stays.
+        A = self.objective.residual(trial.pairs, trial.angles)
         self._keep("grow", trial.pairs, trial.angles, self.objective.of_residual(A))
         return A
 
