@@ -69,27 +69,39 @@ def test_it_runs_from_its_own_files(wheel, tmp_path):
     assert run.stdout.startswith("swallowtail ")
 
 
+# What each extra brings, tried in this order: the later ones find the packages of the earlier ones.
+EXTRAS = {
+    "gpu": "import triton",
+    "gp": "H.to_linear_operator()",
+    "plot": "st.fit_symmetric(H.to_dense().numpy()).plot()",
+    "sklearn": "st.GivensCovariance().fit(rows).score(rows)",
+    "dask": "import dask.array as da; st.GivensCovariance().fit(da.from_array(rows, chunks=20))",
+    "peft": "import swallowtail.integrations.peft",
+}
+BEGIN = """
+import numpy as np, torch, swallowtail as st
+H = st.SymmetricOperator(st.Rotation.random(8, seed=0), torch.arange(1.0, 9.0))
+rows = np.random.default_rng(0).standard_normal((60, 4))
+"""
+
+
 @pytest.mark.extras
-def test_it_installs_in_an_empty_environment(wheel, tmp_path):
+def test_it_installs_in_an_empty_environment_without_and_with_each_extra(wheel, tmp_path):
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)
     python = tmp_path / "venv" / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", str(wheel)], check=True, timeout=900)
-    lines = PROGRAM.replace("sys.argv[1]", repr(str(tmp_path / "venv")))
-    run = subprocess.run(
-        [python, "-c", lines], capture_output=True, text=True, cwd=tmp_path, timeout=300, env=_without_path()
-    )
-    assert run.returncode == 0, run.stderr
-    without = "import swallowtail as st; st.GivensCovariance"
-    run = subprocess.run(
-        [python, "-c", without],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        timeout=120,
-        env=_without_path(),
-    )
-    assert 'pip install "swallowtail[sklearn]"' in run.stderr
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
+    def run(*arguments, seconds=300):
+        command = [python, *arguments]
+        return subprocess.run(
+            command, capture_output=True, text=True, cwd=tmp_path, timeout=seconds, env=environment
+        )
 
-def _without_path():
-    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    assert run("-m", "pip", "install", "--quiet", str(wheel), seconds=900).returncode == 0
+    done = run("-c", PROGRAM.replace("sys.argv[1]", repr(str(tmp_path / "venv"))))
+    assert done.returncode == 0, done.stderr
+    assert 'pip install "swallowtail[sklearn]"' in run("-c", BEGIN + EXTRAS["sklearn"]).stderr
+    for extra, use in EXTRAS.items():
+        assert run("-m", "pip", "install", "--quiet", f"{wheel}[{extra}]", seconds=900).returncode == 0, extra
+        done = run("-c", BEGIN + use)
+        assert done.returncode == 0, f"{extra}: {done.stderr}"
