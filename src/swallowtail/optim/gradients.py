@@ -26,10 +26,10 @@ def dense_gradient(p: Tensor) -> Tensor:
     return p.grad
 
 
-def largest_norm(tensors: Sequence[Tensor]) -> Tensor:  # shape: ()
-    """The largest 2-norm of them, NaN if any holds one; nothing waits for the device."""
-    wide = [t.float() if t.dtype in (torch.float16, torch.bfloat16) else t for t in tensors]
-    norms = list(torch._foreach_norm(wide))
+def largest_norm(tensors: Sequence[Tensor], order: float = 2) -> Tensor:  # shape: ()
+    """The largest norm of them, NaN if any holds one; nothing waits for the device."""
+    wide = torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
+    norms = list(torch._foreach_norm(list(tensors), order, dtype=wide))
     if len({(norm.device, norm.dtype) for norm in norms}) > 1:
         norms = [norm.to(norms[0].device, torch.float64) for norm in norms]
     return torch.stack(norms).amax()

@@ -76,10 +76,10 @@ def twins(monkeypatch):
             GivensAdam([{"params": params[:3]}, {"params": params[3:], "lr": 2e-2}], 1e-2, **options)
             for params in ([torch.nn.Parameter(v.clone()) for v in values] for _ in range(2))
         )
-        monkeypatch.setattr(plain, "_places", lambda params: None)
+        monkeypatch.setattr(plain, "_places", lambda params, gradients: None)
         if INTERPRETED:
 
-            def known(params: list[torch.Tensor]) -> tuple | None:
+            def known(params: list[torch.Tensor], gradients: list[torch.Tensor]) -> tuple | None:
                 return tuple(map(id, params)) if all(p in ahead.state for p in params) else None
 
             monkeypatch.setattr(ahead, "_places", known)

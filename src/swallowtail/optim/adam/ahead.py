@@ -6,6 +6,7 @@ step itself takes. So the device decides (`mailbox`), and the host corrects its 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable
 
 import torch
@@ -18,25 +19,44 @@ from swallowtail.optim.adam.mailbox import Mailbox, Pending
 from swallowtail.optim.adam.replay import Replay
 from swallowtail.optim.adam.state import Stack, State, params_of, states_of
 from swallowtail.optim.adam.step import launch_step
-from swallowtail.optim.gradients import BAD_GRADIENT, BAD_PARAMETER, dense_gradient, usable, warn_skipped
+from swallowtail.optim.gradients import BAD_GRADIENT, BAD_PARAMETER, usable, warn_skipped
 
 # Entries. A recording keeps a copy of the parameters, and what a step needs, for as long as it lives; with more
 # entries the work outweighs the launches anyway.
 RECORDED_UP_TO = 1 << 28
 
 
-def places_of(params: list[Tensor], state_of: dict[Tensor, State]) -> Hashable | None:
-    """Where the tensors lie that a step reads; None where it cannot be launched without waiting."""
-    places: list[Hashable] = []
-    for p in params:
-        state = state_of.get(p)
-        # A first step is like no other, and some bases are fitted by functions that wait.
-        if not state or not p.is_cuda or p.device != params[0].device or fit_waits(state):
+class KnownPlaces:
+    """Where the tensors lie that a step reads. Those of the state are looked up again only when they are others."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[list[Tensor], tuple[int, ...] | None]] = {}
+
+    def of(
+        self, params: list[Tensor], gradients: list[Tensor], state_of: dict[Tensor, State]
+    ) -> Hashable | None:
+        """Of all parameters; None where a step cannot be launched without waiting."""
+        places: list[Hashable] = []
+        device = params[0].device
+        if device.type != "cuda" or gpu_for(params[0]) is None:
             return None
-        g = dense_gradient(p)
-        kept = (value.data_ptr() for value in state.values())
-        places.append((p.data_ptr(), p.stride(), g.data_ptr(), g.dtype, g.stride(), *kept))
-    return None if gpu_for(params[0]) is None else tuple(places)
+        for p, g in zip(params, gradients, strict=True):
+            kept = self._state(p, state_of.get(p))
+            if kept is None or p.device != device:
+                return None
+            places.append((p.data_ptr(), p.stride(), g.data_ptr(), g.dtype, g.stride(), kept))
+        return tuple(places)
+
+    def _state(self, p: Tensor, state: State | None) -> tuple[int, ...] | None:
+        """Where a parameter's state lies; None where there is none, or where its fits wait."""
+        if not state:  # a first step is like no other
+            return None
+        values = state.values()
+        known = self._known.get(id(p))
+        if known is None or len(known[0]) != len(values) or not all(map(operator.is_, known[0], values)):
+            places = None if fit_waits(state) else tuple(value.data_ptr() for value in values)
+            known = self._known[id(p)] = list(values), places
+        return known[1]
 
 
 class StepsAhead:
@@ -101,8 +121,7 @@ class StepsAhead:
 
     def _launched(self, mailbox: Mailbox, states: list[State]) -> None:
         """Count a step that has been launched; hear of the one before."""
-        for state in states:
-            state["step"] += 1
+        torch._foreach_add_([state["step"] for state in states], 1)
         self._pending.append(mailbox.fetch(states))
         if len(self._pending) > 1:
             self._hear(self._pending.pop(0))

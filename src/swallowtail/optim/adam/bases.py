@@ -48,11 +48,13 @@ class Bases:
             if is_fused(angles[0], sizes):
                 self.fused = gpu_for(angles[0]).FusedBases((left, right), tuple(angles))
 
-        # Any number of matrices between two sides of groups on a GPU: likewise.
+        # Any number of matrices with groups on a GPU: in one kernel.
         self.fused_groups: Any = None
-        if shards is None and isinstance(self.left, GroupedSide) and isinstance(self.right, GroupedSide):
-            blocks = self.left.blocks, self.right.blocks
-            gpu = gpu_for(blocks[0]) if blocks[0].dtype == torch.float32 else None
+        sides = self.left, self.right
+        grouped = [side.blocks for side in sides if isinstance(side, GroupedSide)]
+        if shards is None and grouped and all(isinstance(s, (GroupedSide, _UnturnedSide)) for s in sides):
+            gpu = gpu_for(grouped[0]) if grouped[0].dtype == torch.float32 else None
+            blocks = (side.blocks if isinstance(side, GroupedSide) else None for side in sides)
             self.fused_groups = None if gpu is None else gpu.FusedGroups(*blocks)
 
     def to_basis(self, G: Tensor) -> Tensor:
@@ -193,6 +195,9 @@ def carry_over(old: Bases, new: Bases, states: list[State]) -> None:
     first = [state["exp_avg"] for state in states]
     if old.fused is not None and new.fused is not None:
         new.fused.carry_over(old.fused, first[0])
+        return
+    if new.fused_groups is not None and gpu_for(first[0]).aligned(first):
+        new.fused_groups.carry_over(old.fused_groups, first)
         return
     torch._foreach_copy_(first, list(new.to_basis(old.from_basis(stacked(first))).unbind()))
     for state in states:

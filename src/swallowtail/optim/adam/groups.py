@@ -79,9 +79,12 @@ def add_to_moments(states: list[State], side: Side, seen: Tensor, decay: float) 
         moments.baddbmm_(parts.mT, parts, beta=decay, alpha=1 - decay)
 
 
-def add_on_device(states: list[State], side: Side, G: Tensor, numbers: DeviceNumbers, decay: float) -> None:
-    """The same for gradients G (B, m, n) on a GPU, which finds the columns itself."""
-    gpu_for(G).add_to_moments([state[side.group_moments] for state in states], side, G, numbers, decay)
+def add_on_device(
+    states: list[State], side: Side, gradients: list[Tensor], numbers: DeviceNumbers, decay: float
+) -> None:
+    """The same for gradients (m, n) on a GPU, which finds the columns itself."""
+    moments = [state[side.group_moments] for state in states]
+    gpu_for(moments[0]).add_to_moments(moments, side, gradients, numbers, decay)
 
 
 class Due(NamedTuple):

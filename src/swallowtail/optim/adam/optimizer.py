@@ -12,7 +12,7 @@ from torch.optim.optimizer import ParamsT
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
-from swallowtail.optim.adam.ahead import StepsAhead, places_of
+from swallowtail.optim.adam.ahead import KnownPlaces, StepsAhead
 from swallowtail.optim.adam.bases import KeptBases, stands_alone
 from swallowtail.optim.adam.fit import WIRINGS, kind_of, matrix_shape, new_side
 from swallowtail.optim.adam.sharded import Shards, all_agree, any_sharded, is_sharded, keep_state, local_state
@@ -158,6 +158,7 @@ class GivensAdam(GivensOptimizer):
         """Begin anew with what is derived from the state: it is not saved or copied with it."""
         self._ahead = StepsAhead()
         self._bases = KeptBases(on_replacement=self._ahead.replay.clear)
+        self._known_places = KnownPlaces()
         self._shards: dict[Tensor, Shards] = {}
         self._small = SmallStep()
 
@@ -176,14 +177,14 @@ class GivensAdam(GivensOptimizer):
         if any_sharded(params):
             self._step_sharded(active)
             return loss
-        places = self._places(params)
+        gradients = [dense_gradient(p) for p in params]
+        places = self._places(params, gradients)
         if places is None:
             self._ahead.end()
             self._step_now(active)
             return loss
         device = params[0].device
         with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-            gradients = [dense_gradient(p) for p in params]
             self._ahead.step(gradients, places, lambda: self._stacks(active), self._bases)
         return loss
 
@@ -222,8 +223,8 @@ class GivensAdam(GivensOptimizer):
             self._shards[p] = Shards(p, matrix_shape(p.shape))
         return self._shards[p]
 
-    def _places(self, params: list[Tensor]) -> Hashable | None:
-        return places_of(params, self.state)
+    def _places(self, params: list[Tensor], gradients: list[Tensor]) -> Hashable | None:
+        return self._known_places.of(params, gradients, self.state)
 
     def _stacks(self, active: list[list[Tensor]]) -> list[Stack]:
         """Parameters to be updated together: in the same step and, if matrices, with one shape and wiring."""
@@ -241,7 +242,7 @@ class GivensAdam(GivensOptimizer):
                 shards = self._shards_of(p) if is_sharded(p) else None
                 alone = shards is not None or group["foreach"] is False
                 alone = alone or (sizes is not None and stands_alone(state))
-                together = (index, sizes, p.device, state["exp_avg"].dtype, float(state["step"]))
+                together = (index, sizes, p.device, p.dtype, state["exp_avg"].dtype, float(state["step"]))
                 stack = stacks.setdefault(id(p) if alone else together, Stack(group, sizes, shards=shards))
                 stack.params.append(p if shards is None else shards.part)
                 stack.states.append(state if shards is None else local_state(state))

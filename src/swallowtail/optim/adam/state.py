@@ -14,6 +14,7 @@ State = dict[str, Tensor]  # of one parameter, as `Optimizer.state` keeps it
 # Matrices in groups move by this much of the rate. The best rates there were one to three times Adam's, so that Adam's
 # own rate is close to the best one here.
 RATE_IN_GROUPS = 2.0
+LARGEST_DIRECTION = 1e6  # where β₁² ≥ β₂ there is no bound; nobody means to go a million times the rate
 GROUP_COLUMNS = 64  # of a gradient that groups' moments take in per step; all of them gave no better bases
 
 
@@ -84,10 +85,10 @@ def direction_bound(beta1: float, beta2: float, t: int) -> float:
     """
     ratio = beta1**2 / beta2 if beta2 else math.inf
     if ratio >= 1:
-        return math.inf
+        return LARGEST_DIRECTION
     corrections = (1 - beta2**t) ** 0.5 / (1 - beta1**t)
     largest = (1 - beta1) * ((1 - ratio**t) / ((1 - ratio) * (1 - beta2))) ** 0.5
-    return 1.001 * corrections * largest
+    return min(1.001 * corrections * largest, LARGEST_DIRECTION)
 
 
 class Rates(NamedTuple):
@@ -239,10 +240,15 @@ class Stack:
         gradients = [p.grad.to(dtype) for p in self.params if p.grad is not None]
         return [-g for g in gradients] if self.group["maximize"] else gradients
 
-    def matrices(self) -> Tensor:  # shape: (B, m, n)
-        """The gradients as matrices; of a matrix that is cut over processes, the rows of this one."""
+    def given(self) -> list[Tensor]:
+        """The gradients as they are, contiguous and in the dtype of their parameters; matrices as matrices."""
+        given = [p.grad.to(p.dtype).contiguous() for p in self.params if p.grad is not None]
+        return given if self.sizes is None else [g.view(-1, self.sizes[1]) for g in given]
+
+    def matrices(self) -> list[Tensor]:
+        """The gradients as matrices (m, n); of a matrix that is cut over processes, the rows of this one."""
         assert self.sizes is not None
-        return stacked([g.reshape(-1, self.sizes[1]) for g in self.gradients()])
+        return [g.reshape(-1, self.sizes[1]) for g in self.gradients()]
 
     def moments(self) -> tuple[list[Tensor], list[Tensor]]:
         """Adam's first and second moments."""

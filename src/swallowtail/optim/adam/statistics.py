@@ -13,7 +13,7 @@ from torch import Tensor
 
 from swallowtail.optim.adam.gpu import gpu_for
 from swallowtail.optim.adam.groups import add_on_device, add_to_moments
-from swallowtail.optim.adam.state import SIDES, Side, Stack, State, columns_of
+from swallowtail.optim.adam.state import SIDES, Side, Stack, State, columns_of, stacked
 
 STATISTICS = ("auto", "sketch", "covariance")
 
@@ -30,21 +30,21 @@ def new_statistics(
     return {side.sketch: like.new_zeros(group["sketch_steps"], columns, n)}
 
 
-def observe(stack: Stack, G: Tensor) -> None:
-    """Add the gradients G (B, m, n) of a stack to the records of both sides."""
+def observe(stack: Stack, gradients: list[Tensor]) -> None:
+    """Add the gradients of a stack, matrices (m, n), to the records of both sides."""
     for side in SIDES:
         if stack.shards is not None:
-            _observe_parts(stack, side, G[0])
+            _observe_parts(stack, side, gradients[0])
         elif side.covariance in stack.states[0]:
-            _average(stack, side, G)
+            _average(stack, side, stacked(gradients))
         elif side.group_moments in stack.states[0]:
             decay = stack.group["statistics_decay"]
             if stack.on_device is None:
-                add_to_moments(stack.states, side, _chosen(stack, side, G), decay)
+                add_to_moments(stack.states, side, _chosen(stack, side, stacked(gradients)), decay)
             else:
-                add_on_device(stack.states, side, G, stack.on_device, decay)
+                add_on_device(stack.states, side, gradients, stack.on_device, decay)
         elif side.sketch in stack.states[0]:
-            _sketch(stack, side, G)
+            _sketch(stack, side, stacked(gradients))
 
 
 def _observe_parts(stack: Stack, side: Side, G: Tensor) -> None:

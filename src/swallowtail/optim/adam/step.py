@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from swallowtail.optim.adam.bases import Bases, KeptBases
 from swallowtail.optim.adam.gpu import gpu_for
+from swallowtail.optim.adam.groups import LONGEST
 from swallowtail.optim.adam.mailbox import Mailbox
 from swallowtail.optim.adam.sharded import all_agree
 from swallowtail.optim.adam.small import SmallStep
@@ -32,20 +31,18 @@ def step_now(stacks: list[Stack], kept_bases: KeptBases, small: SmallStep | None
         if stack.shards is None and gpu_for(moments) is not None:
             row = torch.tensor(stack.numbers, dtype=torch.float64, device=moments.device)
             stack.on_device = DeviceNumbers(row)
-    new = [value for values in new_parameters(stacks, kept_bases) for value in values]
+    proposed = propose(stacks, kept_bases)
     for state in states_of(stacks):
         state["step"] += 1
-    finite = not new or float(largest_norm(new)) < norm_limit(new)
+    finite = not stacks or bool(proposed.finite())
     if small is not None:
         finite = small.propose(kept_bases) and finite
-    if all_agree(finite, shards):
-        params = params_of(stacks)
-        if params:
-            torch._foreach_copy_(params, [value.view(p.shape) for p, value in zip(params, new, strict=True)])
-        if small is not None:
-            small.commit()
-    else:
+    taken = all_agree(finite, shards)
+    proposed.write(taken)
+    if not taken:
         warn_skipped(BAD_PARAMETER)
+    elif small is not None:
+        small.commit()
 
 
 def launch_step(
@@ -55,50 +52,128 @@ def launch_step(
     usable = largest_norm(gradients) < norm_limit(gradients)
     for stack, numbers in zip(stacks, mailbox.numbers(usable), strict=True):
         stack.on_device = numbers
-    new = new_parameters(stacks, kept_bases)
-    whole = [v for values in new for v in ([values] if isinstance(values, Tensor) else values)]
-    taken = usable & (largest_norm(whole) < norm_limit(whole))
-    for stack, values in zip(stacks, new, strict=True):
-        if isinstance(values, Tensor):
-            gpu_for(values).commit([p.detach() for p in stack.params], values, taken)
-            continue
-        for p, value in zip(stack.params, values, strict=True):
-            torch.where(taken, value, p, out=p.detach())
+    proposed = propose(stacks, kept_bases)
+    taken = usable & proposed.finite()
+    proposed.write(taken)
     mailbox.report(usable, taken)
 
 
-def new_parameters(stacks: list[Stack], kept_bases: KeptBases) -> list[Tensor | list[Tensor]]:
-    """What the parameters of each stack become, one by one or as (B, m, n); statistics, bases and moments move on."""
+def propose(stacks: list[Stack], kept_bases: KeptBases) -> Proposed:
+    """What the parameters of each stack become; statistics and bases move on, and moments with what is computed."""
     refit = any(stack.refit for stack in stacks)
     if refit:  # all bases together, so that those of many matrices share their launches
         for stack in stacks:
             if stack.sizes is not None and not stack.grouped:
                 observe(stack, stack.matrices())
         kept_bases.refit(stacks)
-    new: list[Tensor | list[Tensor]] = []
+    found = Proposed()
     for stack in stacks:
-        beta1, beta2 = stack.betas
-        gradients, bases = [], None
-        if stack.sizes is None:
-            gradients = stack.gradients()
+        bases = None if stack.sizes is None else kept_bases.of(stack)
+        gradients = _as_given(stack, bases)
+        fused = gradients is not None
+        if gradients is None:
+            gradients = stack.gradients() if bases is None else stack.matrices()
+        if bases is not None and (stack.grouped or not refit):
+            # Groups are fitted to earlier gradients. Where these are few, a gradient that had been fitted to would
+            # have nothing but rounding errors in most directions.
+            observe(stack, gradients)
+        if not fused:
+            found.now.append((stack.params, _separate_step(stack, bases, gradients)))
+        elif bases is None:
+            found.now += _vectors_step(stack, gradients)
         else:
-            G = stack.matrices()
-            if stack.grouped or not refit:
-                # Groups are fitted to earlier gradients. Where these are few, a gradient that had been fitted to would
-                # have nothing but rounding errors in most directions.
-                observe(stack, G)
-            gradients, bases = list(G.unbind()), kept_bases.of(stack)
-            params, (first, second) = [p.detach() for p in stack.params], stack.moments()
-            if bases.fused_groups is not None and gpu_for(G).aligned([*params, *first, *second]):
-                step = bases.fused_groups.step
-                new.append(step(G, params, first, second, stack.on_device, beta1=beta1, beta2=beta2))
-                continue
-        update = adam_update(
-            stack.params, gradients, *stack.moments(), bases,
-            beta1=beta1, beta2=beta2, numbers=stack.numbers, on_device=stack.on_device,
+            found.later.append((stack, bases, gradients))
+    return found
+
+
+class Proposed:
+    """What parameters may become: some are computed already, some stacks are computed when they are written."""
+
+    def __init__(self) -> None:
+        self.now: list[tuple[list[Tensor], Tensor | list[Tensor]]] = []  # new values (B, …), or one by one
+        self.later: list[tuple[Stack, Bases, list[Tensor]]] = []  # with their gradients
+
+    def finite(self) -> Tensor:  # shape: ()
+        """Whether all would be finite; nothing waits for the device."""
+        new = [v for _, values in self.now for v in ([values] if isinstance(values, Tensor) else values)]
+        checks = [largest_norm(new) < norm_limit(new)] if new else []
+        if self.later:
+            checks.append(_stay_in_range([stack for stack, _, _ in self.later]))
+        return torch.stack(checks).all()
+
+    def write(self, taken: Tensor | bool) -> None:
+        """The parameters become it, if the step is taken. What was left for later is computed in any case."""
+        for members, values in self.now:
+            params = [p.detach() for p in members]
+            if not isinstance(taken, Tensor):
+                if taken:
+                    torch._foreach_copy_(
+                        params, [v.view(p.shape) for p, v in zip(params, values, strict=True)]
+                    )
+            elif isinstance(values, Tensor):
+                gpu_for(values).commit(params, values, taken)
+            else:
+                for p, value in zip(params, values, strict=True):
+                    torch.where(taken, value, p, out=p)
+        for stack, bases, gradients in self.later:
+            flag = taken if isinstance(taken, Tensor) else torch.tensor(taken, device=gradients[0].device)
+            (beta1, beta2), params = stack.betas, [p.detach() for p in stack.params]
+            bases.fused_groups.step(
+                gradients, params, *stack.moments(), stack.on_device, flag,
+                beta1=beta1, beta2=beta2, maximize=stack.group["maximize"],
+            )  # fmt: skip
+
+
+def _as_given(stack: Stack, bases: Bases | None) -> list[Tensor] | None:
+    """The gradients, if kernels can take a step on all tensors of this stack at once; else None."""
+    moments = stack.moments()
+    like = moments[0][0]
+    if stack.on_device is None or like.dtype != torch.float32:
+        return None
+    gpu, params = gpu_for(like), [p.detach() for p in stack.params]
+    if bases is None:
+        return stack.given() if all(p.is_contiguous() for p in params) else None
+    if bases.fused_groups is None or not gpu.aligned([*params, *moments[0], *moments[1]]):
+        return None
+    return [g if gpu.aligned([g]) else g.clone() for g in stack.given()]
+
+
+def _stay_in_range(stacks: list[Stack]) -> Tensor:  # shape: ()
+    """Whether steps in groups leave all parameters finite.
+
+    An entry of a tile of the update is at most the norm of that tile in the basis, whose entries are bounded.
+    """
+    params = params_of(stacks)
+    largest = largest_norm([p.detach() for p in params], torch.inf)
+    rows = torch.stack([stack.on_device.row for stack in stacks if stack.on_device is not None])
+    kept, lr, bound = (rows[:, DeviceNumbers.index(name)] for name in ("kept", "lr", "bound"))
+    limit = min(torch.finfo(p.dtype).max for p in params)
+    return kept.abs().amax() * largest + (lr * bound).amax() * LONGEST < 0.99 * limit
+
+
+def _vectors_step(stack: Stack, gradients: list[Tensor]) -> list[tuple[list[Tensor], Tensor]]:
+    """New values, all tensors of one length together."""
+    beta1, beta2 = stack.betas
+    alike: dict[int, list[tuple[Tensor, ...]]] = {}
+    for p, g, m, v in zip(stack.params, gradients, *stack.moments(), strict=True):
+        alike.setdefault(p.numel(), []).append((g, p.detach(), m, v))
+    found = []
+    for members in alike.values():
+        given, params, first, second = (list(kind) for kind in zip(*members, strict=True))
+        new = gpu_for(given[0]).vectors_step(
+            given, params, first, second, stack.on_device,
+            beta1=beta1, beta2=beta2, maximize=stack.group["maximize"],
         )  # fmt: skip
-        new.append(update)
-    return new
+        found.append((params, new))
+    return found
+
+
+def _separate_step(stack: Stack, bases: Bases | None, gradients: list[Tensor]) -> list[Tensor]:
+    beta1, beta2 = stack.betas
+    return adam_update(
+        stack.params, gradients, *stack.moments(), bases,
+        beta1=beta1, beta2=beta2, numbers=stack.numbers, on_device=stack.on_device,
+    )  # fmt: skip
 
 
 def adam_update(
@@ -125,13 +200,11 @@ def adam_update(
         on_device: the same in a GPU's memory. If given, it is used instead of ``numbers``.
     """
     moments = exp_avgs, exp_avg_sqs
-    if on_device is not None:
-        fused_step = _fused_step(gradients[0], bases)
-        if fused_step is not None:
-            return [
-                fused_step(G, p.detach(), m, v, on_device, beta1=beta1, beta2=beta2)
-                for G, p, m, v in zip(gradients, params, *moments, strict=True)
-            ]
+    if on_device is not None and bases is not None and bases.fused is not None:
+        return [
+            bases.fused.step(G, p.detach(), m, v, on_device, beta1=beta1, beta2=beta2)
+            for G, p, m, v in zip(gradients, params, *moments, strict=True)
+        ]
     Z = gradients if bases is None else list(bases.to_basis(stacked(gradients)).unbind())
     if on_device is None:
         eps, factor = numbers.eps, numbers.factor
@@ -153,13 +226,6 @@ def adam_update(
     else:
         new = [p * on_device.kept - u * on_device.lr for p, u in zip(wide, update, strict=True)]
     return [value.to(p.dtype) for p, value in zip(params, new, strict=True)]
-
-
-def _fused_step(gradient: Tensor, bases: Bases | None) -> Any:
-    """The GPU's own function for the whole update of one parameter; None if there is none."""
-    if bases is not None:
-        return None if bases.fused is None else bases.fused.step
-    return gpu_for(gradient).vector_step if gradient.dtype == torch.float32 else None
 
 
 def _adam(

@@ -10,15 +10,18 @@ pytest.importorskip("triton", reason="the GPU back end needs Triton")
 from swallowtail.optim.adam.gpu import group_kernels, grouped
 
 KINDS = {"numbers_ptr": "*fp64", "offsets_ptr": "*i64", "taken_ptr": "*i1"}
-FLOATS = dict.fromkeys(("new1", "kept2", "new2", "kept", "new"), "fp32")
-STEP = {"SIZE": 128, "TILE": grouped.TILE}
+FLOATS = dict.fromkeys(("new1", "kept2", "new2", "kept", "new", "sign"), "fp32")
+TILE = {"LEFT": True, "RIGHT": True, "EVEN": True, "ROWS": 128, "COLUMNS": 128}
 SHARED = 227 * 1024  # bytes of an H200's multiprocessor that one program can have
 
 
 @needs_compiler
-@pytest.mark.parametrize("kernel", ["right_groups_kernel", "adam_groups_kernel", "update_groups_kernel"])
-def test_steps_compile(kernel):
-    found = compile_for_h200(getattr(group_kernels, kernel), grouped.WARPS, STEP, KINDS | FLOATS)
+@pytest.mark.parametrize("even", [True, False])
+@pytest.mark.parametrize("kernel", ["step_groups_kernel", "carry_groups_kernel"])
+def test_steps_compile(kernel, even):
+    found = compile_for_h200(
+        getattr(group_kernels, kernel), grouped.WARPS, TILE | {"EVEN": even}, KINDS | FLOATS
+    )
     assert "wgmma" in found.asm["ptx"]  # on tensor cores
     # Loads of four numbers: addresses from the table are known to be aligned.
     assert found.asm["ptx"].count("ld.global.v4") > 0.7 * found.asm["ptx"].count("ld.global")
@@ -26,10 +29,10 @@ def test_steps_compile(kernel):
 
 
 @needs_compiler
-def test_fits_compile():
+def test_others_compile():
+    kernels, block = group_kernels, {"BLOCK": grouped.BLOCK}
     moments = {"SIZE": 32, "COLUMNS": 64}
-    kernels = group_kernels
     assert compile_for_h200(kernels.moments_kernel, grouped.WARPS, moments, KINDS | FLOATS).asm["ptx"]
     assert compile_for_h200(kernels.orthogonal_kernel, grouped.QR_WARPS, {"SIZE": 32}, {}).asm["ptx"]
-    commit = {"BLOCK": grouped.COMMIT_BLOCK}
-    assert compile_for_h200(kernels.commit_kernel, grouped.WARPS, commit, KINDS).asm["ptx"]
+    assert compile_for_h200(kernels.vectors_kernel, 4, block, KINDS | FLOATS).asm["ptx"]
+    assert compile_for_h200(kernels.commit_kernel, 4, block, KINDS).asm["ptx"]

@@ -5,6 +5,8 @@ On the GPU where there is one, else in Triton's interpreter (`interpreter.py`).
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from interpreter import DEVICE, needs_kernels, only_without_kernels, run_interpreted
@@ -13,6 +15,7 @@ pytest.importorskip("triton", reason="the GPU back end needs Triton")
 
 from swallowtail.kernels import use_backend
 from swallowtail.optim import GivensAdam
+from swallowtail.optim.adam import groups
 from swallowtail.optim.adam.gpu import gpu_for
 
 
@@ -56,6 +59,30 @@ def test_a_side_without_groups():
 
 
 @needs_kernels
+@pytest.mark.parametrize("maximize", [False, True])
+def test_matrices_of_several_tiles(maximize, monkeypatch):
+    """The groups are of 4 and 3 coordinates: tiles that are not whole; and the bases change twice."""
+    monkeypatch.setattr(groups, "LONGEST", 4)
+    monkeypatch.setattr(groups, "SHORTEST", 2)
+    options = {"shapes": ((8, 9), (8, 9)), "steps": 5, "maximize": maximize}
+    ours, theirs = (
+        trained(*kind, **options) for kind in (("gpu", torch.float32), ("reference", torch.float64))
+    )
+    for p, q in zip(ours, theirs, strict=True):
+        assert torch.allclose(p.double(), q, atol=1e-3)
+
+
+@needs_kernels
+def test_vectors_of_several_lengths():
+    options = {"shapes": ((3,), (1500,), (3,), ()), "steps": 3}
+    ours, theirs = (
+        trained(*kind, **options) for kind in (("gpu", torch.float32), ("reference", torch.float64))
+    )
+    for p, q in zip(ours, theirs, strict=True):
+        assert torch.allclose(p.double(), q, atol=1e-6)
+
+
+@needs_kernels
 def test_half_precision_parameters():
     options = {"steps": 2, "weight_decay": 0.0}
     ours, theirs = (trained(kind, torch.bfloat16, **options) for kind in ("gpu", "reference"))
@@ -84,11 +111,45 @@ def test_orthogonal_is_the_q_of_a_qr_decomposition():
 @needs_kernels
 def test_parameters_are_written_only_if_the_step_is_taken():
     params = [torch.zeros(3, 16, device=DEVICE) for _ in range(2)]
-    new = torch.arange(96.0, device=DEVICE).view(2, 3, 16)
+    new = torch.arange(96.0, device=DEVICE).view(2, 48)
     with use_backend("gpu"):
         for taken in (False, True):
             gpu_for(new).commit(params, new, torch.tensor(taken, device=DEVICE))
-            assert all(torch.equal(p, value * taken) for p, value in zip(params, new, strict=True))
+            assert all(torch.equal(p.view(-1), value * taken) for p, value in zip(params, new, strict=True))
+
+
+@needs_kernels
+@pytest.mark.parametrize("bad", ["rate", "parameter"])
+def test_no_matrix_is_written_if_one_would_overflow(bad):
+    draws = torch.Generator().manual_seed(0)
+    params = [torch.nn.Parameter(torch.randn(s, generator=draws).to(DEVICE)) for s in ((6, 5), (4, 3))]
+    with use_backend("gpu"):
+        optimizer = GivensAdam(params, 1e-2)
+        for p in params:
+            p.grad = torch.randn(p.shape, generator=draws).to(DEVICE)
+        optimizer.step()
+        if bad == "rate":
+            optimizer.param_groups[0]["lr"] = 1e38
+        else:
+            params[1].data[0, 0] = torch.inf
+        before = [p.detach().clone() for p in params]
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            optimizer.step()
+            optimizer.state_dict()  # a GPU says it only now
+    assert any("some parameter" in str(each.message) for each in said)
+    assert all(map(torch.equal, before, params))
+
+
+@needs_kernels
+def test_entries_without_gradients_stay_without_epsilon():
+    p = torch.nn.Parameter(torch.ones(4, 3, device=DEVICE))
+    with use_backend("gpu"):
+        optimizer = GivensAdam([p], 1e-2, eps=0.0)
+        p.grad = torch.zeros_like(p)
+        optimizer.step()
+        optimizer.state_dict()
+    assert torch.equal(p, torch.ones_like(p))
 
 
 @needs_kernels

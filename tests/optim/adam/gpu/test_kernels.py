@@ -38,9 +38,7 @@ def test_rotations_compile(kernel, turned, kinds):
 
 
 @needs_compiler
-def test_vectors_and_sketches_compile():
-    vector = {"BLOCK": launch.VECTOR_BLOCK}
-    assert compile_for_h200(kernels.vector_kernel, 4, vector, NUMBERS | BETAS).asm["ptx"]
+def test_sketches_compile():
     assert compile_for_h200(kernels.sketch_kernel, 4, {"BLOCK": launch.SKETCH_BLOCK}, NUMBERS).asm["ptx"]
 
 

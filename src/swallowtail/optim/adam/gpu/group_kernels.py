@@ -1,12 +1,13 @@
-"""Triton kernels of GivensAdam's dense groups: a step in three, the moments of groups, QR decompositions.
+"""Triton kernels of GivensAdam's dense groups: a step in one, the change of basis, the moments of groups, QR.
 
-A program multiplies tiles of vectors by the matrix of one group, on tensor cores in TF32: gradients are noisier than
-its 10 bits. It takes ``tiles`` tiles in turn, so that it loads its block once. ``s`` is the size of the groups, k their
-number on that side; SIZE is s rounded up to a power of two.
+Both sides of a matrix are cut into groups, so the matrix is cut into tiles that have nothing to do with each other: the
+rows of one left group and the columns of one right group. A program takes a tile through the whole step, with products
+on tensor cores in TF32: gradients are noisier than its 10 bits. A side without a basis is cut into tiles all the same.
 
-The last axis of the grid is the matrix of the stack, ``b``. Each matrix has tensors of its own: rows of ``offsets_ptr``
-say how many entries beyond those of the first matrix they begin. ``numbers_ptr``, ``new1``, ``kept2`` and ``new2`` are
-as in `kernels`.
+``s`` is the size of the groups of a side, at most the constant SIZE; the last tile may have fewer rows or columns. The
+last axis of the grid is the matrix of the stack, ``b``. Each matrix has tensors of its own: rows of ``offsets_ptr`` say
+how many entries beyond those of the first matrix they begin. Groups are stacked. ``numbers_ptr``, ``new1``, ``kept2``
+and ``new2`` are as in `kernels`.
 """
 
 from __future__ import annotations
@@ -16,12 +17,11 @@ import triton.language as tl
 
 from swallowtail.optim.adam.gpu.kernels import BOUND, EPS, FACTOR, KEPT, LR, USED
 
-OFFSETS = 3  # per matrix: of what is written below
-PARAMETER, FIRST_MOMENT, SECOND_MOMENT = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
-GROUP_MOMENTS = tl.constexpr(0)
+OFFSETS = 4  # per matrix: of what is written below
+GRADIENT, PARAMETER, FIRST_MOMENT, SECOND_MOMENT = (tl.constexpr(k) for k in range(OFFSETS))
+GROUP_MOMENTS = tl.constexpr(1)
 ALIGNMENT = 16  # all offsets are multiples of this many entries
 N_OFFSETS, ALIGNED_TO = tl.constexpr(OFFSETS), tl.constexpr(ALIGNMENT)
-STAGES = tl.constexpr(1)  # loads that run ahead would need more shared memory than there is
 
 
 @triton.jit
@@ -32,85 +32,128 @@ def _owned(first_ptr, offsets_ptr, b, WHICH: tl.constexpr):
 
 
 @triton.jit
-def _block(blocks_ptr, b, k, group, s, SIZE: tl.constexpr):
-    a = tl.arange(0, SIZE)
-    mask = (a < s)[:, None] & (a < s)[None, :]
-    return tl.load(blocks_ptr + (b * k + group) * s * s + a[:, None] * s + a[None, :], mask=mask, other=0.0)
+def _places(rows, columns, length, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Where the entries of a tile lie in a matrix with rows of this length, and which of them exist."""
+    r, c = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    # Offsets within a tile have 32 bits: 64 would take registers that the tile needs.
+    return r[:, None] * length + c[None, :], (r < rows)[:, None] & (c < columns)[None, :]
 
 
 @triton.jit
-def right_groups_kernel(g_ptr, blocks_ptr, x_ptr, m, n, s, k, tiles, SIZE: tl.constexpr, TILE: tl.constexpr):
-    """x = (G Q_R)ᵀ for G (B, m, n) and x (B, n, m)."""
-    begin, group, b = tl.program_id(0) * tiles, tl.program_id(1), tl.program_id(2).to(tl.int64)
-    a = tl.arange(0, SIZE)
-    columns = (group * s + a).to(tl.int64)
-    block = _block(blocks_ptr, b, k, group, s, SIZE)
-    for tile in tl.range(begin, begin + tiles, num_stages=STAGES):
-        rows = (tile * TILE + tl.arange(0, TILE)).to(tl.int64)
-        mask = (rows < m)[:, None] & (a < s)[None, :]
-        g = tl.load(g_ptr + b * m * n + rows[:, None] * n + columns[None, :], mask=mask, other=0.0)
-        z = tl.dot(g, block, input_precision="tf32")
-        tl.store(x_ptr + b * m * n + columns[None, :] * m + rows[:, None], z, mask=mask)
+def _load(ptr, rows, columns, length, ROWS: tl.constexpr, COLUMNS: tl.constexpr, EVEN: tl.constexpr):
+    at, some = _places(rows, columns, length, ROWS, COLUMNS)
+    x = tl.load(ptr + at) if EVEN else tl.load(ptr + at, mask=some, other=0.0)
+    return x.to(tl.float32)
 
 
 @triton.jit
-def adam_groups_kernel(
-    x_ptr, y_ptr, first_ptr, second_ptr, offsets_ptr, blocks_ptr, numbers_ptr, m, n, s, k, tiles, new1, kept2, new2,
-    SIZE: tl.constexpr, TILE: tl.constexpr,
+def _store(ptr, x, rows, columns, length, ROWS: tl.constexpr, COLUMNS: tl.constexpr, EVEN: tl.constexpr):
+    at, some = _places(rows, columns, length, ROWS, COLUMNS)
+    x = x.to(ptr.dtype.element_ty)
+    if EVEN:
+        tl.store(ptr + at, x)
+    else:
+        tl.store(ptr + at, x, mask=some)
+
+
+@triton.jit
+def step_groups_kernel(
+    g_ptr, p_ptr, first_ptr, second_ptr, offsets_ptr, left_ptr, right_ptr, numbers_ptr, taken_ptr,
+    m, n, s_left, s_right, tiles_left, tiles_right, new1, kept2, new2, sign,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, EVEN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """y = Adam(x Q_L) Q_Lᵀ for x and y (B, n, m); the moments, laid out alike, move on in place."""
-    begin, group, b = tl.program_id(0) * tiles, tl.program_id(1), tl.program_id(2).to(tl.int64)
-    a = tl.arange(0, SIZE)
-    block = _block(blocks_ptr, b, k, group, s, SIZE)
+    """p ← kept · p − lr · Q_L Adam(Q_Lᵀ G Q_R) Q_Rᵀ if the step is taken; moments (n, m) move on if it is used.
+
+    Matrices are loaded where they are needed, some of them twice: registers do not hold more than three tiles.
+
+    Args:
+        g_ptr, p_ptr: gradients and parameters (m, n) of the first matrix.
+        first_ptr, second_ptr: its moments, (n, m).
+        offsets_ptr: as above.
+        left_ptr, right_ptr: groups (B, tiles, s, s).
+        numbers_ptr: as above.
+        taken_ptr: whether parameters are written.
+        m, n: the sizes of a matrix.
+        s_left, s_right: rows and columns of a tile.
+        tiles_left, tiles_right: how many there are.
+        new1, kept2, new2: as above.
+        sign: −1 to climb.
+        LEFT, RIGHT: whether the side has a basis.
+        EVEN: all tiles are whole.
+        ROWS, COLUMNS: s_left and s_right as powers of two.
+    """
+    i, j, b = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
+    rows, columns = tl.minimum(s_left, m - i * s_left), tl.minimum(s_right, n - j * s_right)
+    here = (i * s_left).to(tl.int64) * n + j * s_right
+    turned = (j * s_right).to(tl.int64) * m + i * s_left
+    left_ptr += (b * tiles_left + i) * s_left * s_left
+    right_ptr += (b * tiles_right + j) * s_right * s_right
+    z = sign * _load(_owned(g_ptr, offsets_ptr, b, GRADIENT) + here, rows, columns, n, ROWS, COLUMNS, EVEN)
+    if RIGHT:
+        Q = _load(right_ptr, s_right, s_right, s_right, COLUMNS, COLUMNS, EVEN)
+        z = tl.dot(z, Q, input_precision="tf32")
+    z = tl.trans(z)
+    if LEFT:
+        Q = _load(left_ptr, s_left, s_left, s_left, ROWS, ROWS, EVEN)
+        z = tl.dot(z, Q, input_precision="tf32")
     used = tl.load(numbers_ptr + USED) > 0
+    second_ptr = _owned(second_ptr, offsets_ptr, b, SECOND_MOMENT) + turned
+    second = _load(second_ptr, columns, rows, m, COLUMNS, ROWS, EVEN)
+    second = tl.where(used, kept2 * second + new2 * z * z, second)
+    _store(second_ptr, second, columns, rows, m, COLUMNS, ROWS, EVEN)
+    first_ptr = _owned(first_ptr, offsets_ptr, b, FIRST_MOMENT) + turned
+    first = _load(first_ptr, columns, rows, m, COLUMNS, ROWS, EVEN)
+    first = tl.where(used, first + new1 * (z - first), first)
+    _store(first_ptr, first, columns, rows, m, COLUMNS, ROWS, EVEN)
+    u = _direction(first, second, numbers_ptr)
+    if LEFT:
+        Q = _load(left_ptr, s_left, s_left, s_left, ROWS, ROWS, EVEN)
+        u = tl.dot(u, tl.trans(Q), input_precision="tf32")
+    u = tl.trans(u)
+    if RIGHT:
+        Q = _load(right_ptr, s_right, s_right, s_right, COLUMNS, COLUMNS, EVEN)
+        u = tl.dot(u, tl.trans(Q), input_precision="tf32")
+    lr, kept = tl.load(numbers_ptr + LR).to(tl.float32), tl.load(numbers_ptr + KEPT).to(tl.float32)
+    if tl.load(taken_ptr) != 0:
+        p_ptr = _owned(p_ptr, offsets_ptr, b, PARAMETER) + here
+        p = _load(p_ptr, rows, columns, n, ROWS, COLUMNS, EVEN)
+        _store(p_ptr, kept * p - lr * u, rows, columns, n, ROWS, COLUMNS, EVEN)
+
+
+@triton.jit
+def _direction(first, second, numbers_ptr):
+    """Adam's direction, no entry larger than the bound. Where there has been no gradient at all it is zero."""
     eps, factor = tl.load(numbers_ptr + EPS).to(tl.float32), tl.load(numbers_ptr + FACTOR).to(tl.float32)
     bound = tl.load(numbers_ptr + BOUND).to(tl.float32)
-    firsts = _owned(first_ptr, offsets_ptr, b, FIRST_MOMENT)
-    seconds = _owned(second_ptr, offsets_ptr, b, SECOND_MOMENT)
-    for tile in tl.range(begin, begin + tiles, num_stages=STAGES):
-        rows = (tile * TILE + tl.arange(0, TILE)).to(tl.int64)
-        mask = (rows < n)[:, None] & (a < s)[None, :]
-        at = rows[:, None] * m + (group * s + a)[None, :]
-        z = tl.dot(tl.load(x_ptr + b * m * n + at, mask=mask, other=0.0), block, input_precision="tf32")
-        first = tl.load(firsts + at, mask=mask, other=0.0)
-        first = tl.where(used, first + new1 * (z - first), first)
-        tl.store(firsts + at, first, mask=mask)
-        second = tl.load(seconds + at, mask=mask, other=0.0)
-        second = tl.where(used, kept2 * second + new2 * z * z, second)
-        tl.store(seconds + at, second, mask=mask)
-        update = factor * first / (tl.sqrt(second) + eps)
-        update = tl.where(mask, tl.minimum(tl.maximum(update, -bound), bound), 0.0)
-        y = tl.dot(update, tl.trans(block), input_precision="tf32")
-        tl.store(y_ptr + b * m * n + at, y, mask=mask)
+    below = tl.sqrt(second) + eps
+    u = factor * first / tl.where(below > 0, below, 1.0)  # the first moment is zero as well
+    return tl.minimum(tl.maximum(u, -bound), bound)
 
 
 @triton.jit
-def update_groups_kernel(
-    y_ptr, new_ptr, p_ptr, offsets_ptr, blocks_ptr, numbers_ptr, m, n, s, k, tiles,
-    SIZE: tl.constexpr, TILE: tl.constexpr,
+def carry_groups_kernel(
+    first_ptr, offsets_ptr, left_ptr, right_ptr, m, n, s_left, s_right, tiles_left, tiles_right,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, EVEN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """new = kept · p − lr · yᵀ Q_Rᵀ for y (B, n, m); new and p (B, m, n)."""
-    begin, group, b = tl.program_id(0) * tiles, tl.program_id(1), tl.program_id(2).to(tl.int64)
-    a = tl.arange(0, SIZE)
-    columns = (group * s + a).to(tl.int64)
-    block = _block(blocks_ptr, b, k, group, s, SIZE)
-    lr, kept = tl.load(numbers_ptr + LR).to(tl.float32), tl.load(numbers_ptr + KEPT).to(tl.float32)
-    parameters = _owned(p_ptr, offsets_ptr, b, PARAMETER)
-    for tile in tl.range(begin, begin + tiles, num_stages=STAGES):
-        rows = (tile * TILE + tl.arange(0, TILE)).to(tl.int64)
-        turned = (a < s)[:, None] & (rows < m)[None, :]
-        y = tl.load(y_ptr + b * m * n + columns[:, None] * m + rows[None, :], mask=turned, other=0.0)
-        u = tl.trans(tl.dot(block, y, input_precision="tf32"))
-        mask = (rows < m)[:, None] & (a < s)[None, :]
-        at = rows[:, None] * n + columns[None, :]
-        p = tl.load(parameters + at, mask=mask, other=0.0)
-        new = kept * p.to(tl.float32) - lr * u
-        tl.store(new_ptr + b * m * n + at, new.to(new_ptr.dtype.element_ty), mask=mask)
+    """First moments (n, m) in new bases: z ← T_Rᵀ z T_L, with T = Q_oldᵀ Q_new of each group."""
+    i, j, b = tl.program_id(0), tl.program_id(1), tl.program_id(2).to(tl.int64)
+    rows, columns = tl.minimum(s_left, m - i * s_left), tl.minimum(s_right, n - j * s_right)
+    first_ptr = _owned(first_ptr, offsets_ptr, b, FIRST_MOMENT) + (j * s_right).to(tl.int64) * m + i * s_left
+    z = _load(first_ptr, columns, rows, m, COLUMNS, ROWS, EVEN)
+    if LEFT:
+        left_ptr += (b * tiles_left + i) * s_left * s_left
+        T = _load(left_ptr, s_left, s_left, s_left, ROWS, ROWS, EVEN)
+        z = tl.dot(z, T, input_precision="tf32")
+    if RIGHT:
+        right_ptr += (b * tiles_right + j) * s_right * s_right
+        T = _load(right_ptr, s_right, s_right, s_right, COLUMNS, COLUMNS, EVEN)
+        z = tl.dot(tl.trans(T), z, input_precision="tf32")
+    _store(first_ptr, z, columns, rows, m, COLUMNS, ROWS, EVEN)
 
 
 @triton.jit
 def moments_kernel(
-    g_ptr, moments_ptr, offsets_ptr, numbers_ptr, start_at, s, columns, every, along, across, per_matrix, kept, new,
+    g_ptr, moments_ptr, offsets_ptr, numbers_ptr, start_at, s, columns, every, along, across, kept, new,
     SIZE: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """C ← kept · C + new · x xᵀ for every group; x: columns start, start + every, … of the rows of a group.
@@ -123,7 +166,8 @@ def moments_kernel(
     row = (group * s + a).to(tl.int64) * along
     column = (start + c * every) * across
     some = (a < s)[:, None] & (c < columns)[None, :]
-    x = tl.load(g_ptr + b * per_matrix + row[:, None] + column[None, :], mask=some, other=0.0)
+    g_ptr = _owned(g_ptr, offsets_ptr, b, GRADIENT)
+    x = tl.load(g_ptr + row[:, None] + column[None, :], mask=some, other=0.0).to(tl.float32)
     seen = tl.dot(x, tl.trans(x), input_precision="tf32")
     mask = (a < s)[:, None] & (a < s)[None, :]
     place = _owned(moments_ptr, offsets_ptr, b, GROUP_MOMENTS) + group * s * s + a[:, None] * s + a[None, :]
@@ -162,10 +206,36 @@ def orthogonal_kernel(x_ptr, q_ptr, s, SIZE: tl.constexpr):
 
 
 @triton.jit
+def vectors_kernel(
+    g_ptr, p_ptr, first_ptr, second_ptr, offsets_ptr, new_ptr, numbers_ptr, size, new1, kept2, new2, sign,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """new (B, size) = kept · p − lr · Adam(g) for B vectors; their moments move on."""
+    i, b = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.program_id(1).to(tl.int64)
+    some = i < size
+    offsets_ptr += b * N_OFFSETS
+    g = sign * tl.load(g_ptr + tl.load(offsets_ptr + GRADIENT) + i, mask=some, other=0.0).to(tl.float32)
+    used = tl.load(numbers_ptr + USED) > 0
+    first_ptr += tl.load(offsets_ptr + FIRST_MOMENT)
+    first = tl.load(first_ptr + i, mask=some, other=0.0)
+    first = tl.where(used, first + new1 * (g - first), first)
+    tl.store(first_ptr + i, first, mask=some)
+    second_ptr += tl.load(offsets_ptr + SECOND_MOMENT)
+    second = tl.load(second_ptr + i, mask=some, other=0.0)
+    second = tl.where(used, kept2 * second + new2 * g * g, second)
+    tl.store(second_ptr + i, second, mask=some)
+    eps, factor = tl.load(numbers_ptr + EPS).to(tl.float32), tl.load(numbers_ptr + FACTOR).to(tl.float32)
+    lr, kept = tl.load(numbers_ptr + LR).to(tl.float32), tl.load(numbers_ptr + KEPT).to(tl.float32)
+    p = tl.load(p_ptr + tl.load(offsets_ptr + PARAMETER) + i, mask=some, other=0.0).to(tl.float32)
+    new = kept * p - lr * factor * first / (tl.sqrt(second) + eps)
+    tl.store(new_ptr + b * size + i, new.to(new_ptr.dtype.element_ty), mask=some)
+
+
+@triton.jit
 def commit_kernel(new_ptr, p_ptr, offsets_ptr, taken_ptr, size, BLOCK: tl.constexpr):
     """p ← new (B, size) where the step is taken."""
-    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    b = tl.program_id(1).to(tl.int64)
+    i, b = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.program_id(1).to(tl.int64)
     written = tl.where(tl.load(taken_ptr) != 0, size, 0)
     new = tl.load(new_ptr + b * size + i, mask=i < written)
-    tl.store(_owned(p_ptr, offsets_ptr, b, PARAMETER) + i, new, mask=i < written)
+    p_ptr += tl.load(offsets_ptr + b * N_OFFSETS + PARAMETER)
+    tl.store(p_ptr + i, new, mask=i < written)

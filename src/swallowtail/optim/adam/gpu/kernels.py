@@ -132,27 +132,6 @@ def carry_kernel(
 
 
 @triton.jit
-def vector_kernel(
-    g_ptr, p_ptr, new_ptr, m_ptr, second_ptr, numbers_ptr, n, new1, kept2, new2, BLOCK: tl.constexpr
-):
-    """new = kept · p − lr · Adam(g), entry by entry."""
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    some = i < n
-    eps, factor = tl.load(numbers_ptr + EPS).to(tl.float32), tl.load(numbers_ptr + FACTOR).to(tl.float32)
-    lr, kept = tl.load(numbers_ptr + LR).to(tl.float32), tl.load(numbers_ptr + KEPT).to(tl.float32)
-    g = tl.load(g_ptr + i, mask=some)
-    used = tl.load(numbers_ptr + USED) > 0
-    m = tl.load(m_ptr + i, mask=some)
-    m = tl.where(used, m + new1 * (g - m), m)
-    tl.store(m_ptr + i, m, mask=some)
-    second = tl.load(second_ptr + i, mask=some)
-    second = tl.where(used, kept2 * second + new2 * g * g, second)
-    tl.store(second_ptr + i, second, mask=some)
-    p = tl.load(p_ptr + i, mask=some).to(tl.float32)
-    tl.store(new_ptr + i, kept * p - lr * factor * m / (tl.sqrt(second) + eps), mask=some)
-
-
-@triton.jit
 def sketch_kernel(
     g_ptr, sketch_ptr, numbers_ptr, start_at, n, columns, every, along, across, BLOCK: tl.constexpr
 ):

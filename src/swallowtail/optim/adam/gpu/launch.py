@@ -1,4 +1,4 @@
-"""Launches of GivensAdam's kernels: a matrix's whole step in three, a Jacobi pass in one for every few layers.
+"""Launches of the kernels of butterflies: the step of a matrix in three, a Jacobi pass in one for every few layers.
 
 As separate operations, four passes of rotations, Adam and the update would read and write the matrix some twenty
 times. Here it is eleven: rotate (2), Adam between rotations (6), rotate and update (3).
@@ -17,17 +17,24 @@ from torch import Tensor
 from swallowtail.kernels.gpu import backend, tables
 from swallowtail.kernels.gpu.launch import launch
 from swallowtail.optim.adam.gpu import kernels
-from swallowtail.optim.adam.gpu.grouped import FusedGroups, add_to_moments, aligned, commit, orthogonal
+from swallowtail.optim.adam.gpu.grouped import (
+    FusedGroups,
+    add_to_moments,
+    aligned,
+    commit,
+    orthogonal,
+    vectors_step,
+)
 from swallowtail.optim.adam.state import DeviceNumbers, Side
 from swallowtail.optim.closed_form import noise_in_samples
 from swallowtail.wiring import Butterfly
 
 __all__ = [
     "FusedBases", "FusedGroups", "add_to_moments", "aligned", "angles_from_samples", "commit", "orthogonal", "sketch",
-    "vector_step",
+    "vectors_step",
 ]  # fmt: skip
 
-SKETCH_BLOCK, VECTOR_BLOCK = 512, 1024  # entries per program; the kernels wait for memory either way
+SKETCH_BLOCK = 512  # entries per program; the kernel waits for memory either way
 JACOBI_NUMBERS = 8192  # a program of the Jacobi kernel holds at most this many in registers, or two rows
 # Vectors and warps per program for sides of 2^12; the fastest of seven on an H200. Shorter sides take half as many
 # numbers per program, which compiles in half the time.
@@ -113,18 +120,6 @@ class FusedBases:
             kernels.carry_kernel, self.right.grid(m), Z, *old.right.tables, *self.right.tables, n, m,
             warps=WARPS, **self.right.options(m, turned=True),
         )  # fmt: skip
-
-
-def vector_step(
-    G: Tensor, p: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, numbers: DeviceNumbers, *, beta1: float, beta2: float
-) -> Tensor:  # fmt: skip
-    """kept · p − lr · Adam(G), entry by entry; float32 moments move on in place."""
-    new = torch.empty(p.shape, dtype=torch.float32, device=p.device)
-    launch(
-        kernels.vector_kernel, (-(-G.numel() // VECTOR_BLOCK),), G.contiguous(), p.contiguous(), new, exp_avg,
-        exp_avg_sq, numbers.row, G.numel(), 1 - beta1, beta2, 1 - beta2, BLOCK=VECTOR_BLOCK,
-    )  # fmt: skip
-    return new.to(p.dtype)
 
 
 def sketch(G: Tensor, record: Tensor, side: Side, numbers: DeviceNumbers) -> None:
