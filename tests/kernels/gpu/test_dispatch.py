@@ -14,7 +14,7 @@ from kernels.gpu.grouping import fixed_groups, free_groups
 from swallowtail.kernels.gpu import dispatch
 from swallowtail.kernels.gpu.group_tables import MadeGroups
 from swallowtail.kernels.gpu.pairs import PreparedPairs
-from swallowtail.kernels.gpu.rounds import MadeRounds
+from swallowtail.kernels.gpu.rounds import RoundTables
 
 
 @needs_kernels
@@ -26,7 +26,7 @@ def test_blocks_then_rounds_then_pairs():
     assert once(fixed, torch.float32) is MadeGroups
     assert once(fixed, torch.float64) is PreparedPairs
     assert once(fixed, torch.float32, 2) is PreparedPairs
-    assert once(free, torch.float32) is (PreparedPairs if INTERPRETED else MadeRounds)  # Gluon needs a GPU
+    assert once(free, torch.float32) is (PreparedPairs if INTERPRETED else RoundTables)  # Gluon needs a GPU
     assert once(free, torch.float64) is PreparedPairs
 
 

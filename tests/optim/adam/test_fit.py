@@ -12,7 +12,7 @@ from swallowtail.optim.adam.statistics import observe
 
 SETTINGS = {
     "depth": 2, "statistics": "sketch", "sketch_columns": 4, "sketch_steps": 5, "statistics_decay": 0.9,
-    "lr": 1e-3, "betas": (0.9, 0.99), "eps": 1e-8, "weight_decay": 0.0,
+    "lr": 1e-3, "betas": (0.9, 0.99), "eps": 1e-8, "weight_decay": 0.0, "maximize": False, "refresh": 10,
 }  # fmt: skip
 
 

@@ -10,7 +10,9 @@ import torch
 from swallowtail.optim.adam.mailbox import Mailbox
 from swallowtail.optim.adam.state import DeviceNumbers, Stack
 
-GROUP = {"betas": (0.9, 0.99), "lr": 0.1, "eps": 1e-8, "weight_decay": 0.0}
+GROUP = {
+    "betas": (0.9, 0.99), "lr": 0.1, "eps": 1e-8, "weight_decay": 0.0, "maximize": False, "statistics_decay": 0.9,
+}  # fmt: skip
 YES, NO = torch.tensor(True), torch.tensor(False)
 
 

@@ -7,7 +7,10 @@ import torch
 
 from swallowtail.optim.adam.state import LEFT, RIGHT, SIDES, DeviceNumbers, Numbers, Stack
 
-GROUP = {"betas": (0.9, 0.99), "lr": 0.1, "eps": 1e-8, "weight_decay": 0.5, "refresh": 10, "maximize": False}
+GROUP = {
+    "betas": (0.9, 0.99), "lr": 0.1, "eps": 1e-8, "weight_decay": 0.5, "refresh": 10, "maximize": False,
+    "statistics_decay": 0.9,
+}  # fmt: skip
 
 
 def numbers(t, sizes=None, state=None):
@@ -24,14 +27,14 @@ def test_numbers_are_adams_corrections():
 
 def test_the_device_has_the_same_fields():
     found = numbers(2)
-    row = torch.tensor(found, dtype=torch.float64)
-    on_device = DeviceNumbers(row)
+    rows = torch.tensor([[0.0] * len(found), found], dtype=torch.float64)
+    on_device = DeviceNumbers(rows, 1)
     for name in ("eps", "factor", "lr", "kept"):
         assert getattr(on_device, name).item() == getattr(found, name)
     target = torch.zeros(3)
     on_device.assign(target, torch.ones(3))
     assert target.tolist() == [1, 1, 1]
-    row[DeviceNumbers.index("used")] = 0
+    rows[1, DeviceNumbers.index("used")] = 0
     on_device.assign(target, torch.full((3,), torch.nan))
     assert target.tolist() == [1, 1, 1]
 
@@ -65,4 +68,6 @@ def test_a_stack_counts_from_its_state():
     stack.states[0]["step"] += 1
     stack.begin_step()
     assert (stack.t, stack.refit) == (10, True)
-    assert stack.numbers == numbers(10)
+    assert stack.numbers == numbers(10, (4, 3))
+    assert stack.fits(early=False) == {1}
+    assert stack.fits(early=True) == {0, 1}  # the last step may not count: then this is the ninth

@@ -11,7 +11,7 @@ from swallowtail.optim.adam.statistics import covariances, new_statistics, obser
 M, N = 6, 4
 GROUP = {
     "statistics": "auto", "sketch_columns": 3, "sketch_steps": 2, "statistics_decay": 0.75,
-    "betas": (0.9, 0.99), "lr": 0.1, "eps": 1e-8, "weight_decay": 0.0,
+    "betas": (0.9, 0.99), "lr": 0.1, "eps": 1e-8, "weight_decay": 0.0, "maximize": False, "refresh": 10,
 }  # fmt: skip
 
 

@@ -11,13 +11,14 @@ from typing import Any, TypeAlias
 
 import torch
 
-from swallowtail.kernels.gpu import group_tables, grouped, pairs, rounds
+from swallowtail.kernels.gpu import group_tables, grouped, half_rounds, pairs, rounds
+from swallowtail.kernels.gpu.block_plan import Form
 from swallowtail.kernels.gpu.group_tables import GroupTables, MadeGroups
 from swallowtail.kernels.gpu.pairs import PreparedPairs
-from swallowtail.kernels.gpu.rounds import MadeRounds, RoundTables
+from swallowtail.kernels.gpu.rounds import RoundTables
 from swallowtail.wiring import Pairs, Wiring
 
-Prepared: TypeAlias = PreparedPairs | MadeGroups | MadeRounds
+Prepared: TypeAlias = PreparedPairs | MadeGroups | RoundTables
 
 
 def prepare(
@@ -41,7 +42,7 @@ def prepare_once(wiring: Pairs, angles: torch.Tensor, dtype: torch.dtype) -> Pre
     if grouped.suits(wiring, angles, dtype):
         return group_tables.make(wiring, angles, None, dtype)
     if rounds.suits(wiring, angles, dtype):
-        return rounds.make(wiring, angles)
+        return RoundTables(wiring, angles, None, many=False)
     return pairs.prepare(wiring, angles, None, torch.float64 if dtype == torch.float64 else torch.float32)
 
 
@@ -101,14 +102,15 @@ def _in_rounds(
     prepared: Any, x: torch.Tensor, to_basis: bool, from_basis: bool, eigenvalues: torch.Tensor | None
 ) -> torch.Tensor | None:
     """The product by rounds of groups, or by one dense matrix; None where pairs have to do it."""
-    middle = None if eigenvalues is None else eigenvalues[0].float().contiguous()
-    if isinstance(prepared, MadeRounds):
-        return rounds.apply(prepared, x, to_basis, from_basis, middle)
-    if prepared.rounds is None or x.dtype not in rounds.DTYPES:
+    tables = prepared if isinstance(prepared, RoundTables) else prepared.rounds
+    if tables is None or x.dtype not in rounds.DTYPES:
         return None
     both = to_basis and from_basis
-    made = prepared.rounds.get()
-    dense = prepared.rounds.many and rounds.prefers_dense(made.layout, x, both)
-    if dense and (made.middle is not None or not both):
-        return rounds.multiply_dense(prepared.rounds.dense(to_basis, from_basis, x.dtype), x)
-    return rounds.apply(made, x, to_basis, from_basis, middle)
+    if tables.many and tables.prefers_dense(x, both):
+        return rounds.multiply_dense(tables.dense(to_basis, from_basis, x.dtype), x)
+    form: Form = "symmetric" if both else "to_basis" if to_basis else "from_basis"
+    half = tables.half(form, x, eigenvalues)
+    if half is not None:
+        return half_rounds.apply(half, x)
+    middle = None if eigenvalues is None else eigenvalues[0].float().contiguous()
+    return rounds.apply(tables.get(), x, to_basis, from_basis, middle)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from swallowtail.kernels.cpu.schedule import schedule
-from swallowtail.wiring import Grouped, Pairs
+from swallowtail.wiring import Grouped, Pairs, Wiring
 from swallowtail.wiring.groups import components
 
 SPARE = 4  # rows of shared memory that stand for no coordinate
@@ -59,7 +59,7 @@ class RoundPlan(NamedTuple):
         return len(self.coordinates) // self.shape.warps
 
 
-class _Bin:
+class Bin:
     """What one warp does in one step."""
 
     def __init__(self) -> None:
@@ -70,38 +70,47 @@ class _Bin:
 @lru_cache(maxsize=32)
 def round_plan(wiring: Pairs, shapes: tuple[Shape, ...]) -> RoundPlan:
     """The plan of the shape that costs least."""
-    in_groups = {size: _in_groups(wiring, size) for size in {shape.size for shape in shapes}}
-    packed = {shape: _packed(in_groups[shape.size][0], shape) for shape in shapes}
-    best = min(shapes, key=lambda shape: shape.cost(len(packed[shape])))
-    return _tables(best, packed[best], *in_groups[best.size])
+    groups = {size: in_groups(wiring, size) for size in {shape.size for shape in shapes}}
+    steps = {shape: packed(groups[shape.size][0], shape.size, shape.warps) for shape in shapes}
+    best = min(shapes, key=lambda shape: shape.cost(len(steps[shape])))
+    return _tables(best, steps[best], *groups[best.size])
 
 
-def _in_groups(wiring: Pairs, size: int) -> tuple[Grouped, np.ndarray]:
+def in_groups(wiring: Wiring, size: int) -> tuple[Grouped, np.ndarray]:
     """The wiring in groups of at most ``size`` coordinates, and the order in which to take its angles."""
     if isinstance(wiring, Grouped) and wiring.size <= size:
         return wiring, np.arange(wiring.n_rotations)
     return schedule(wiring, size)
 
 
-def _tables(shape: Shape, steps: list[list[_Bin]], grouped: Grouped, order: np.ndarray) -> RoundPlan:
+def _tables(shape: Shape, steps: list[list[Bin]], grouped: Grouped, order: np.ndarray) -> RoundPlan:
     """The coordinates, partners and angles of every bin."""
     size, warps = shape.size, shape.warps
-    count = len(steps) * warps
-    coordinates = np.full((count, size), -1, np.int32)
+    coordinates = np.full((len(steps) * warps, size), -1, np.int32)
+    bins = list[tuple[int, Bin]]()
+    for s, each in enumerate(steps):
+        for w, found in enumerate(each):
+            coordinates[s * warps + w] = _spread(found.coordinates, size)
+            bins.append((s * warps + w, found))
+    return RoundPlan(shape, coordinates, *level_tables(coordinates, bins, grouped, order))
+
+
+def level_tables(
+    coordinates: np.ndarray, bins: list[tuple[int, Bin]], grouped: Grouped, order: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:  # shape of both: (L, Q, size), int32
+    """Partners and angles of the bins, which have their coordinates at these places, (Q, size)."""
+    count, size = coordinates.shape
     where = list[tuple[int, int, int, int]]()  # level, bin, and both places of each rotation
     numbers = list[int]()
-    for s, bins in enumerate(steps):
-        for w, found in enumerate(bins):
-            q = s * warps + w
-            coordinates[q] = _spread(found.coordinates, size)
-            place = {c: at for at, c in enumerate(coordinates[q].tolist()) if c >= 0}
-            reached = dict.fromkeys(place, 0)
-            for k in found.rotations:
-                i, j = grouped.pairs[k].tolist()
-                level = max(reached[i], reached[j])
-                reached[i] = reached[j] = level + 1
-                where.append((level, q, place[i], place[j]))
-                numbers.append(int(order[k]) + 1)
+    for q, found in bins:
+        place = {c: at for at, c in enumerate(coordinates[q].tolist()) if c >= 0}
+        reached = dict.fromkeys(place, 0)
+        for k in found.rotations:
+            i, j = grouped.pairs[k].tolist()
+            level = max(reached[i], reached[j])
+            reached[i] = reached[j] = level + 1
+            where.append((level, q, place[i], place[j]))
+            numbers.append(int(order[k]) + 1)
     levels, owner, first, second = np.array(where, np.int64).reshape(-1, 4).T
     table = (int(levels.max(initial=-1)) + 1, count, size)
     partner = np.broadcast_to(np.arange(size, dtype=np.int32), table).copy()
@@ -109,13 +118,12 @@ def _tables(shape: Shape, steps: list[list[_Bin]], grouped: Grouped, order: np.n
     number = np.array(numbers, np.int32)
     partner[levels, owner, first], partner[levels, owner, second] = second, first
     angle[levels, owner, first], angle[levels, owner, second] = -number, number
-    return RoundPlan(shape, coordinates, partner, angle)
+    return partner, angle
 
 
-def _packed(wiring: Grouped, shape: Shape) -> list[list[_Bin]]:
+def packed(wiring: Grouped, size: int, warps: int) -> list[list[Bin]]:
     """Steps of bins: each group in the first step with room after those of its coordinates."""
-    size, warps = shape.size, shape.warps
-    steps = list[list[_Bin]]()
+    steps = list[list[Bin]]()
     ready = np.zeros(wiring.n, np.int64)
     for first, last in pairwise(wiring.round_layers.tolist()):
         numbers = np.arange(wiring.offsets[first], wiring.offsets[last])
@@ -135,7 +143,7 @@ def _packed(wiring: Grouped, shape: Shape) -> list[list[_Bin]]:
                     steps.append([])
                 chosen = next((b for b in steps[s] if len(b.coordinates) + len(group) <= size), None)
                 if chosen is None and len(steps[s]) < warps:
-                    chosen = _Bin()
+                    chosen = Bin()
                     steps[s].append(chosen)
                 if chosen is not None:
                     break

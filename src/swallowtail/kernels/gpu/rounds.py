@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 import torch
 
-from swallowtail.kernels.gpu import device
+from swallowtail.kernels.gpu import device, half_rounds
+from swallowtail.kernels.gpu.block_plan import Form
 from swallowtail.kernels.gpu.block_tables import power_of_two
 from swallowtail.kernels.gpu.gluon.rounds import rounds_kernel
+from swallowtail.kernels.gpu.half_rounds import MadeHalf
 from swallowtail.kernels.gpu.launch import launch
 from swallowtail.kernels.gpu.round_plan import LONG_SHAPES, SHAPES, SPARE, RoundPlan, places, round_plan
 from swallowtail.kernels.gpu.triton.sweeps import matrices_kernel
@@ -68,6 +70,7 @@ class RoundTables:
         self._wiring, self._angles = wiring, angles.detach()
         self._eigenvalues = None if eigenvalues is None else eigenvalues.detach()
         self._made: MadeRounds | None = None
+        self._half: dict[tuple[Form, torch.dtype], MadeHalf] = {}
         self._dense: dict[tuple[bool, torch.dtype], Dense] = {}
 
     def get(self) -> MadeRounds:
@@ -80,6 +83,35 @@ class RoundTables:
             self._made = made
         return made
 
+    def half(self, form: Form, x: torch.Tensor, eigenvalues: torch.Tensor | None) -> MadeHalf | None:
+        """The matrices for vectors x in half precision; None where `half_rounds` does not take them."""
+        if not half_rounds.suits(self._wiring, x.dtype, x.device):
+            return None
+        found = self._half.get((form, x.dtype))
+        if found is None:
+            own = eigenvalues if self._eigenvalues is None else self._eigenvalues
+            found = half_rounds.make(self._wiring, self._angles, own, form, x.dtype)
+            kept = form != "symmetric" or self._eigenvalues is not None
+            if kept and not torch.cuda.is_current_stream_capturing():
+                self._half[form, x.dtype] = found
+        return found
+
+    def prefers_dense(self, x: torch.Tensor, both: bool) -> bool:
+        """Whether one dense matrix takes less time.
+
+        In half precision, `gluon.rounds` takes 1.3 times as many copies of the vectors as in float32. Q D Qᵀ takes 1.7
+        times as many as Q. A dense product takes as long as 0.6 copies, and one more for every 430 coordinates.
+        """
+        n = x.shape[2]
+        if x.itemsize != 2 or n > MAX_DENSE or (both and self._eigenvalues is None):
+            return False
+        if half_rounds.suits(self._wiring, x.dtype, x.device):
+            cost = half_rounds.cost(self._wiring, x.device)
+        else:
+            plan = layout_of(self._wiring, x.device).plan
+            cost = 1.3 * plan.shape.cost(plan.steps)
+        return 0.6 + n / 430 < cost * (1.7 if both else 1.0)
+
     def dense(self, to_basis: bool, from_basis: bool, dtype: torch.dtype) -> Dense:
         """The matrix of Q or Qᵀ, one transposed of the other, or of Q D Qᵀ."""
         symmetric = to_basis and from_basis
@@ -89,18 +121,6 @@ class RoundTables:
             if not torch.cuda.is_current_stream_capturing():
                 self._dense[symmetric, dtype] = kept
         return kept._replace(matrix=kept.matrix.T) if to_basis and not symmetric else kept
-
-
-def prefers_dense(layout: RoundLayout, x: torch.Tensor, both: bool) -> bool:
-    """Whether one dense matrix takes less time.
-
-    In half precision, steps take 1.3 times as many copies of the vectors as in float32. Q D Qᵀ takes 1.7 times as many
-    as Q. A dense product takes as long as 0.6 copies, and one more for every 430 coordinates.
-    """
-    n, plan = x.shape[2], layout.plan
-    if x.itemsize != 2 or n > MAX_DENSE:
-        return False
-    return 0.6 + n / 430 < 1.3 * plan.shape.cost(plan.steps) * (1.7 if both else 1.0)
 
 
 def multiply_dense(dense: Dense, x: torch.Tensor) -> torch.Tensor:

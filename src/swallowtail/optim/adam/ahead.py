@@ -84,8 +84,8 @@ class StepsAhead:
         stacks = self._stacks
         for stack in stacks:
             stack.begin_step()
-        if any(stack.refit for stack in stacks):
-            # The counters decide on this, so they must be right; and kernels that fit do not look at the gradients.
+        if any(stack.refit and not stack.grouped for stack in stacks):
+            # The counters decide on this, so they must be right; and kernels that fit angles do not look at gradients.
             self.settle()
             if not usable(gradients):
                 return
@@ -93,11 +93,12 @@ class StepsAhead:
                 stack.begin_step()
         mailbox = self._mailbox(len(stacks), gradients[0].device)
         mailbox.send(stacks)
+        early = bool(self._pending)
         if sum(map(torch.numel, gradients)) > RECORDED_UP_TO:
-            launch_step(stacks, gradients, kept_bases, mailbox)
+            launch_step(stacks, gradients, kept_bases, mailbox, early)
         else:
-            key = (places, id(mailbox), *(stack.launch_constants for stack in stacks))
-            self.replay(key, lambda: launch_step(stacks, gradients, kept_bases, mailbox))
+            key = (places, id(mailbox), early, *(stack.launch_constants(early) for stack in stacks))
+            self.replay(key, lambda: launch_step(stacks, gradients, kept_bases, mailbox, early))
         torch.autograd.graph.increment_version(params_of(stacks))  # replaying does not
         self._launched(mailbox, states_of(stacks))
 

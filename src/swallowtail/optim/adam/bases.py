@@ -48,15 +48,6 @@ class Bases:
             if is_fused(angles[0], sizes):
                 self.fused = gpu_for(angles[0]).FusedBases((left, right), tuple(angles))
 
-        # Any number of matrices with groups on a GPU: in one kernel.
-        self.fused_groups: Any = None
-        sides = self.left, self.right
-        grouped = [side.blocks for side in sides if isinstance(side, GroupedSide)]
-        if shards is None and grouped and all(isinstance(s, (GroupedSide, _UnturnedSide)) for s in sides):
-            gpu = gpu_for(grouped[0]) if grouped[0].dtype == torch.float32 else None
-            blocks = (side.blocks if isinstance(side, GroupedSide) else None for side in sides)
-            self.fused_groups = None if gpu is None else gpu.FusedGroups(*blocks)
-
     def to_basis(self, G: Tensor) -> Tensor:
         """(B, m, n) ↦ (Q_Lᵀ G Q_R)ᵀ, (B, n, m)."""
         return self.left.to_basis(self.turn(self.right.to_basis(G)))
@@ -195,9 +186,6 @@ def carry_over(old: Bases, new: Bases, states: list[State]) -> None:
     first = [state["exp_avg"] for state in states]
     if old.fused is not None and new.fused is not None:
         new.fused.carry_over(old.fused, first[0])
-        return
-    if new.fused_groups is not None and gpu_for(first[0]).aligned(first):
-        new.fused_groups.carry_over(old.fused_groups, first)
         return
     torch._foreach_copy_(first, list(new.to_basis(old.from_basis(stacked(first))).unbind()))
     for state in states:

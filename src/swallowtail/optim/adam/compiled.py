@@ -16,7 +16,7 @@ from numba import carray, types  # type: ignore[attr-defined]
 from numba.extending import intrinsic
 
 from swallowtail.kernels.cpu.jit import njit
-from swallowtail.optim.adam.groups import FIRST_ITERATIONS, SHIFT
+from swallowtail.optim.adam.state import FIRST_ITERATIONS, SHIFT
 
 # Sums may be reordered. Nothing is assumed about NaN: a gradient may hold anything.
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"reassoc", "contract"}}

@@ -79,8 +79,11 @@ def has_pairs(state: State) -> bool:
 
 
 def fit_waits(state: State) -> bool:
-    """Whether a fit on a GPU waits for it: pairs are chosen on the CPU, and our QR decomposition is for float32."""
-    return has_pairs(state) or (is_grouped(state) and state["exp_avg"].dtype != torch.float32)
+    """Whether a fit on a GPU waits for it: pairs are chosen on the CPU, and PyTorch's QR decomposition waits."""
+    if is_grouped(state):
+        gpu = gpu_for(state["exp_avg"])
+        return gpu is None or not gpu.takes(state)
+    return has_pairs(state)
 
 
 def butterfly(n: int, depth: int | None) -> Butterfly:

@@ -17,14 +17,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from swallowtail.optim.adam.gpu import gpu_for
-from swallowtail.optim.adam.state import DeviceNumbers, Side, State
+from swallowtail.optim.adam.state import FIRST_ITERATIONS, SHIFT, Side, State
 
 # On an H200, 128 × 128 matrices keep tensor cores busy and fit a multiprocessor's registers. 256 learned a little
 # faster per step, but take twice the memory.
 LONGEST = 128
-FIRST_ITERATIONS = 4
-SHIFT = 1e-4  # of the mean moment; gradients a hundredth of the mean are still told from nothing
 SHORTEST = 16  # groups of a side that is cut; a side without such a divisor (a prime) gets a butterfly
 
 
@@ -79,14 +76,6 @@ def add_to_moments(states: list[State], side: Side, seen: Tensor, decay: float) 
         moments.baddbmm_(parts.mT, parts, beta=decay, alpha=1 - decay)
 
 
-def add_on_device(
-    states: list[State], side: Side, gradients: list[Tensor], numbers: DeviceNumbers, decay: float
-) -> None:
-    """The same for gradients (m, n) on a GPU, which finds the columns itself."""
-    moments = [state[side.group_moments] for state in states]
-    gpu_for(moments[0]).add_to_moments(moments, side, gradients, numbers, decay)
-
-
 class Due(NamedTuple):
     """A side of B matrices whose groups are to be fitted."""
 
@@ -107,7 +96,7 @@ def refit_groups(sides: Iterable[Due]) -> None:
         blocks, moments = ([each[k] for each in members] for k in (0, 1))
         new, shifted = torch.cat(blocks), _shifted(torch.cat(moments))
         for _ in range(FIRST_ITERATIONS if first else 1):
-            new = _orthogonal(shifted @ new)
+            new = torch.linalg.qr(shifted @ new)[0]
         torch._foreach_copy_(blocks, list(new.split([len(block) for block in blocks])))
 
 
@@ -119,9 +108,3 @@ def _shifted(moments: Tensor) -> Tensor:
     """
     diagonal = moments.diagonal(dim1=-2, dim2=-1)
     return moments + torch.diag_embed((SHIFT * diagonal.mean(-1, keepdim=True)).expand_as(diagonal))
-
-
-def _orthogonal(x: Tensor) -> Tensor:
-    """The Q of the QR decompositions of x (*batch, s, s)."""
-    gpu = gpu_for(x) if x.dtype == torch.float32 else None
-    return torch.linalg.qr(x)[0] if gpu is None else gpu.orthogonal(x)

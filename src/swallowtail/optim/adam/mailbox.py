@@ -40,7 +40,7 @@ class Mailbox:
         """On the device: each stack's numbers, to be used if its gradients are ``usable``."""
         rows = torch.where(self._flags[0], self._rows[:, 0], self._rows[:, 1])
         rows[:, DeviceNumbers.index("used")] = usable
-        return [DeviceNumbers(row) for row in rows.unbind()]
+        return [DeviceNumbers(rows, k) for k in range(len(rows))]
 
     def report(self, usable: Tensor, taken: Tensor) -> None:
         """On the device: what came of the step."""

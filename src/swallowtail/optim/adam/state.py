@@ -14,6 +14,8 @@ State = dict[str, Tensor]  # of one parameter, as `Optimizer.state` keeps it
 # Matrices in groups move by this much of the rate. The best rates there were one to three times Adam's, so that Adam's
 # own rate is close to the best one here.
 RATE_IN_GROUPS = 2.0
+FIRST_ITERATIONS = 4  # of the first fit of a group
+SHIFT = 1e-4  # of the mean moment of a group; gradients a hundredth of the mean are still told from nothing
 LARGEST_DIRECTION = 1e6  # where β₁² ≥ β₂ there is no bound; nobody means to go a million times the rate
 GROUP_COLUMNS = 64  # of a gradient that groups' moments take in per step; all of them gave no better bases
 
@@ -54,6 +56,7 @@ class Side(NamedTuple):
         return f"{self.name}_start"
 
 
+MOMENTS = ("exp_avg", "exp_avg_sq")
 LEFT, RIGHT = Side("left", 0), Side("right", 1)
 SIDES = (LEFT, RIGHT)
 
@@ -91,6 +94,16 @@ def direction_bound(beta1: float, beta2: float, t: int) -> float:
     return min(1.001 * corrections * largest, LARGEST_DIRECTION)
 
 
+def fit_of(t: int, grouped: bool, refresh: int) -> int:
+    """Whether bases are fitted in step ``t``: 1, or 2 for the first time, or 0.
+
+    Groups wait until their moments have seen some gradients. So the first steps are Adam's own, and its moments begin
+    anew in the first basis.
+    """
+    first = refresh if grouped else 1
+    return 2 if t == first else int(t % refresh == 0)
+
+
 class Rates(NamedTuple):
     """What parameters of all shapes have in common in a step."""
 
@@ -124,6 +137,12 @@ class Numbers(NamedTuple):
     left_start: int  # the first column that goes into the left sketch
     right_start: int  # the first row that goes into the right sketch
     bound: float  # as in `Rates`
+    fit: int  # 1: bases are fitted before the step, 2: for the first time
+    new1: float  # 1 − β₁
+    kept2: float  # β₂
+    new2: float  # 1 − β₂
+    sign: float  # −1 to climb
+    decay: float  # of moments of groups
     used: int = 1  # 0: the gradients are not usable, and all state stays as it is
 
     @classmethod
@@ -137,14 +156,24 @@ class Numbers(NamedTuple):
             if side.sketch in state:
                 slot = (t - 1) % len(state[side.sketch])
         eps, factor, lr, kept, bound = Rates.of_step(t, is_grouped(state), group)
-        return cls(eps, factor, lr, kept, slot, starts[0], starts[1], bound)
+        beta1, beta2 = (float(beta) for beta in group["betas"])
+        sign, decay = -1.0 if group["maximize"] else 1.0, group["statistics_decay"]
+        fit = 0 if sizes is None else fit_of(t, is_grouped(state), group["refresh"])
+        return cls(
+            eps, factor, lr, kept, slot, starts[0], starts[1], bound, fit, 1 - beta1, beta2, 1 - beta2, sign, decay
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class DeviceNumbers:
     """`Numbers` in a GPU's memory: a recorded step reads new numbers there each time it is replayed."""
 
-    row: Tensor  # the fields of `Numbers` in their order, shape (9,), float64
+    rows: Tensor  # those of all stacks, the fields of `Numbers` in their order, float64
+    number: int  # which of them are these
+
+    @property
+    def row(self) -> Tensor:
+        return self.rows[self.number]
 
     @staticmethod
     def index(name: str) -> int:
@@ -202,17 +231,16 @@ class Stack:
     @property
     def refit(self) -> bool:
         """Whether this step fits the bases anew."""
-        begins = self.t == 1 and not self.grouped
-        return self.sizes is not None and (begins or self.t % self.group["refresh"] == 0)
+        return self.numbers.fit > 0
 
     @property
     def first_fit(self) -> bool:
-        """Whether this step fits the bases for the first time.
+        """Whether this step fits the bases for the first time."""
+        return self.numbers.fit == 2
 
-        Groups wait until their moments have seen some gradients. So the first steps are Adam's own, and its moments
-        begin anew in the first basis.
-        """
-        return self.refit and self.t == (self.group["refresh"] if self.grouped else 1)
+    def fits(self, early: bool) -> set[int]:
+        """What `Numbers.fit` of this step can be; ``early``: the last step may turn out not to count."""
+        return {self.numbers.fit, self.numbers_of(max(1, self.t - 1)).fit if early else self.numbers.fit}
 
     @property
     def grouped(self) -> bool:
@@ -228,10 +256,9 @@ class Stack:
         """Which parameters these are, as a key."""
         return tuple(map(id, self.params))
 
-    @property
-    def launch_constants(self) -> Hashable:
+    def launch_constants(self, early: bool) -> Hashable:
         """What kernels are launched with besides tensors; a recording serves only while it stays the same."""
-        fits = self.refit, self.first_fit
+        fits = self.refit, self.first_fit, frozenset(self.fits(early))
         return self.members, fits, self.betas, self.group["maximize"], self.group["statistics_decay"]
 
     def gradients(self) -> list[Tensor]:
@@ -241,9 +268,8 @@ class Stack:
         return [-g for g in gradients] if self.group["maximize"] else gradients
 
     def given(self) -> list[Tensor]:
-        """The gradients as they are, contiguous and in the dtype of their parameters; matrices as matrices."""
-        given = [p.grad.to(p.dtype).contiguous() for p in self.params if p.grad is not None]
-        return given if self.sizes is None else [g.view(-1, self.sizes[1]) for g in given]
+        """The gradients as they are, contiguous and in the dtype of their parameters."""
+        return [p.grad.to(p.dtype).contiguous() for p in self.params if p.grad is not None]
 
     def matrices(self) -> list[Tensor]:
         """The gradients as matrices (m, n); of a matrix that is cut over processes, the rows of this one."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from swallowtail.optim.adam.gpu import gpu_for
-from swallowtail.optim.adam.groups import add_on_device, add_to_moments
+from swallowtail.optim.adam.groups import add_to_moments
 from swallowtail.optim.adam.state import SIDES, Side, Stack, State, columns_of, stacked
 
 STATISTICS = ("auto", "sketch", "covariance")
@@ -38,11 +38,8 @@ def observe(stack: Stack, gradients: list[Tensor]) -> None:
         elif side.covariance in stack.states[0]:
             _average(stack, side, stacked(gradients))
         elif side.group_moments in stack.states[0]:
-            decay = stack.group["statistics_decay"]
-            if stack.on_device is None:
-                add_to_moments(stack.states, side, _chosen(stack, side, stacked(gradients)), decay)
-            else:
-                add_on_device(stack.states, side, gradients, stack.on_device, decay)
+            chosen = _chosen(stack, side, stacked(gradients))
+            add_to_moments(stack.states, side, chosen, stack.group["statistics_decay"])
         elif side.sketch in stack.states[0]:
             _sketch(stack, side, stacked(gradients))
 

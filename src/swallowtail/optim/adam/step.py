@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -27,14 +30,11 @@ def step_now(stacks: list[Stack], kept_bases: KeptBases, small: SmallStep | None
     shards = [stack.shards for stack in stacks if stack.shards is not None]
     for stack in stacks:
         stack.begin_step()
-        moments = stack.states[0]["exp_avg"]
-        if stack.shards is None and gpu_for(moments) is not None:
-            row = torch.tensor(stack.numbers, dtype=torch.float64, device=moments.device)
-            stack.on_device = DeviceNumbers(row)
-    proposed = propose(stacks, kept_bases)
+    _send_numbers(stack for stack in stacks if stack.shards is None)
+    proposed = propose(stacks, kept_bases, early=False)
     for state in states_of(stacks):
         state["step"] += 1
-    finite = not stacks or bool(proposed.finite())
+    finite = not stacks or all(map(bool, proposed.finite()))
     if small is not None:
         finite = small.propose(kept_bases) and finite
     taken = all_agree(finite, shards)
@@ -45,127 +45,116 @@ def step_now(stacks: list[Stack], kept_bases: KeptBases, small: SmallStep | None
         small.commit()
 
 
+def _send_numbers(stacks: Iterable[Stack]) -> None:
+    """The numbers of a step that is taken now to the GPUs whose own kernels take it."""
+    there: dict[torch.device, list[Stack]] = {}
+    for stack in stacks:
+        moments = stack.states[0]["exp_avg"]
+        if gpu_for(moments) is not None:
+            there.setdefault(moments.device, []).append(stack)
+    for device, members in there.items():
+        rows = torch.tensor([stack.numbers for stack in members], dtype=torch.float64, device=device)
+        for k, stack in enumerate(members):
+            stack.on_device = DeviceNumbers(rows, k)
+
+
 def launch_step(
-    stacks: list[Stack], gradients: list[Tensor], kept_bases: KeptBases, mailbox: Mailbox
+    stacks: list[Stack], gradients: list[Tensor], kept_bases: KeptBases, mailbox: Mailbox, early: bool
 ) -> None:
-    """A whole step on the device, which alone knows whether it is taken."""
+    """A whole step on the device, which alone knows whether it is taken.
+
+    ``early``: the last step may turn out not to count. Then this one fits bases if the one before was to.
+    """
     usable = largest_norm(gradients) < norm_limit(gradients)
     for stack, numbers in zip(stacks, mailbox.numbers(usable), strict=True):
         stack.on_device = numbers
-    proposed = propose(stacks, kept_bases)
-    taken = usable & proposed.finite()
+    proposed = propose(stacks, kept_bases, early)
+    taken = torch.stack([usable, *proposed.finite()]).all()
     proposed.write(taken)
     mailbox.report(usable, taken)
 
 
-def propose(stacks: list[Stack], kept_bases: KeptBases) -> Proposed:
+def propose(stacks: list[Stack], kept_bases: KeptBases, early: bool) -> Proposed:
     """What the parameters of each stack become; statistics and bases move on, and moments with what is computed."""
-    refit = any(stack.refit for stack in stacks)
+    found = Proposed()
+    rest = found.set_apart(stacks)
+    for fused in found.fused:
+        fits = [fit for stack in fused.stacks for fit in stack.fits(early)]
+        if any(fits):
+            fused.refit(first=2 in fits)
+            kept_bases.forget(params_of(fused.stacks))
+        # Groups are fitted to earlier gradients. Where these are few, a gradient that had been fitted to would have
+        # nothing but rounding errors in most directions.
+        fused.observe()
+    refit = any(stack.refit for stack in rest)
     if refit:  # all bases together, so that those of many matrices share their launches
-        for stack in stacks:
+        for stack in rest:
             if stack.sizes is not None and not stack.grouped:
                 observe(stack, stack.matrices())
-        kept_bases.refit(stacks)
-    found = Proposed()
-    for stack in stacks:
-        bases = None if stack.sizes is None else kept_bases.of(stack)
-        gradients = _as_given(stack, bases)
-        fused = gradients is not None
-        if gradients is None:
-            gradients = stack.gradients() if bases is None else stack.matrices()
-        if bases is not None and (stack.grouped or not refit):
-            # Groups are fitted to earlier gradients. Where these are few, a gradient that had been fitted to would
-            # have nothing but rounding errors in most directions.
-            observe(stack, gradients)
-        if not fused:
-            found.now.append((stack.params, _separate_step(stack, bases, gradients)))
-        elif bases is None:
-            found.now += _vectors_step(stack, gradients)
+        kept_bases.refit(rest)
+    for stack in rest:
+        if stack.sizes is None:
+            gradients, bases = stack.gradients(), None
         else:
-            found.later.append((stack, bases, gradients))
+            gradients, bases = stack.matrices(), kept_bases.of(stack)
+            if stack.grouped or not refit:
+                observe(stack, gradients)
+        found.now.append((stack.params, _separate_step(stack, bases, gradients)))
     return found
 
 
 class Proposed:
-    """What parameters may become: some are computed already, some stacks are computed when they are written."""
+    """What parameters may become: some are computed already, the others when they are written."""
 
     def __init__(self) -> None:
-        self.now: list[tuple[list[Tensor], Tensor | list[Tensor]]] = []  # new values (B, …), or one by one
-        self.later: list[tuple[Stack, Bases, list[Tensor]]] = []  # with their gradients
+        self.now: list[tuple[list[Tensor], list[Tensor]]] = []  # parameters and their new values
+        self.fused: list[Any] = []  # `FusedStep`, one for each device
 
-    def finite(self) -> Tensor:  # shape: ()
-        """Whether all would be finite; nothing waits for the device."""
-        new = [v for _, values in self.now for v in ([values] if isinstance(values, Tensor) else values)]
+    def set_apart(self, stacks: list[Stack]) -> list[Stack]:
+        """Leave to kernels of their own the stacks that have such; the others."""
+        there: dict[torch.device, list[Stack]] = {}
+        rest = []
+        for stack in stacks:
+            moments = stack.states[0]["exp_avg"]
+            if stack.on_device is not None and all(map(gpu_for(moments).takes, stack.states)):
+                there.setdefault(moments.device, []).append(stack)
+            else:
+                rest.append(stack)
+        self.fused = [gpu_for(m[0].states[0]["exp_avg"]).FusedStep(m) for m in there.values()]
+        return rest
+
+    def finite(self) -> list[Tensor]:
+        """Whether all would be finite, on each device; nothing waits."""
+        new = [v for _, values in self.now for v in values]
         checks = [largest_norm(new) < norm_limit(new)] if new else []
-        if self.later:
-            checks.append(_stay_in_range([stack for stack, _, _ in self.later]))
-        return torch.stack(checks).all()
+        return checks + [_stay_in_range(fused.stacks) for fused in self.fused]
 
     def write(self, taken: Tensor | bool) -> None:
         """The parameters become it, if the step is taken. What was left for later is computed in any case."""
         for members, values in self.now:
             params = [p.detach() for p in members]
-            if not isinstance(taken, Tensor):
-                if taken:
-                    torch._foreach_copy_(
-                        params, [v.view(p.shape) for p, v in zip(params, values, strict=True)]
-                    )
-            elif isinstance(values, Tensor):
-                gpu_for(values).commit(params, values, taken)
-            else:
+            if isinstance(taken, Tensor):
                 for p, value in zip(params, values, strict=True):
                     torch.where(taken, value, p, out=p)
-        for stack, bases, gradients in self.later:
-            flag = taken if isinstance(taken, Tensor) else torch.tensor(taken, device=gradients[0].device)
-            (beta1, beta2), params = stack.betas, [p.detach() for p in stack.params]
-            bases.fused_groups.step(
-                gradients, params, *stack.moments(), stack.on_device, flag,
-                beta1=beta1, beta2=beta2, maximize=stack.group["maximize"],
-            )  # fmt: skip
-
-
-def _as_given(stack: Stack, bases: Bases | None) -> list[Tensor] | None:
-    """The gradients, if kernels can take a step on all tensors of this stack at once; else None."""
-    moments = stack.moments()
-    like = moments[0][0]
-    if stack.on_device is None or like.dtype != torch.float32:
-        return None
-    gpu, params = gpu_for(like), [p.detach() for p in stack.params]
-    if bases is None:
-        return stack.given() if all(p.is_contiguous() for p in params) else None
-    if bases.fused_groups is None or not gpu.aligned([*params, *moments[0], *moments[1]]):
-        return None
-    return [g if gpu.aligned([g]) else g.clone() for g in stack.given()]
+            elif taken:
+                torch._foreach_copy_(params, [v.view(p.shape) for p, v in zip(params, values, strict=True)])
+        for fused in self.fused:
+            where = fused.stacks[0].params[0].device
+            fused.write(taken if isinstance(taken, Tensor) else torch.tensor(taken, device=where))
 
 
 def _stay_in_range(stacks: list[Stack]) -> Tensor:  # shape: ()
-    """Whether steps in groups leave all parameters finite.
+    """Whether a step leaves all parameters finite, without taking it.
 
     An entry of a tile of the update is at most the norm of that tile in the basis, whose entries are bounded.
     """
     params = params_of(stacks)
     largest = largest_norm([p.detach() for p in params], torch.inf)
-    rows = torch.stack([stack.on_device.row for stack in stacks if stack.on_device is not None])
+    numbers = [stack.on_device for stack in stacks if stack.on_device is not None]
+    rows = numbers[0].rows  # other stacks may be among them: no step is larger for that
     kept, lr, bound = (rows[:, DeviceNumbers.index(name)] for name in ("kept", "lr", "bound"))
     limit = min(torch.finfo(p.dtype).max for p in params)
     return kept.abs().amax() * largest + (lr * bound).amax() * LONGEST < 0.99 * limit
-
-
-def _vectors_step(stack: Stack, gradients: list[Tensor]) -> list[tuple[list[Tensor], Tensor]]:
-    """New values, all tensors of one length together."""
-    beta1, beta2 = stack.betas
-    alike: dict[int, list[tuple[Tensor, ...]]] = {}
-    for p, g, m, v in zip(stack.params, gradients, *stack.moments(), strict=True):
-        alike.setdefault(p.numel(), []).append((g, p.detach(), m, v))
-    found = []
-    for members in alike.values():
-        given, params, first, second = (list(kind) for kind in zip(*members, strict=True))
-        new = gpu_for(given[0]).vectors_step(
-            given, params, first, second, stack.on_device,
-            beta1=beta1, beta2=beta2, maximize=stack.group["maximize"],
-        )  # fmt: skip
-        found.append((params, new))
-    return found
 
 
 def _separate_step(stack: Stack, bases: Bases | None, gradients: list[Tensor]) -> list[Tensor]:

@@ -9,30 +9,35 @@ pytest.importorskip("triton", reason="the GPU back end needs Triton")
 
 from swallowtail.optim.adam.gpu import group_kernels, grouped
 
-KINDS = {"numbers_ptr": "*fp64", "offsets_ptr": "*i64", "taken_ptr": "*i1"}
-FLOATS = dict.fromkeys(("new1", "kept2", "new2", "kept", "new", "sign"), "fp32")
-TILE = {"LEFT": True, "RIGHT": True, "EVEN": True, "ROWS": 128, "COLUMNS": 128}
+KINDS = {"numbers_ptr": "*fp64", "taken_ptr": "*i1"} | dict.fromkeys(
+    ("matrix_ptr", "tile_ptr", "group_ptr"), "*i64"
+)
 SHARED = 227 * 1024  # bytes of an H200's multiprocessor that one program can have
 
 
 @needs_compiler
 @pytest.mark.parametrize("even", [True, False])
-@pytest.mark.parametrize("kernel", ["step_groups_kernel", "carry_groups_kernel"])
+@pytest.mark.parametrize("kernel", ["step_kernel", "carry_kernel"])
 def test_steps_compile(kernel, even):
-    found = compile_for_h200(
-        getattr(group_kernels, kernel), grouped.WARPS, TILE | {"EVEN": even}, KINDS | FLOATS
-    )
+    constants = {"EVEN": even, "SIZE": 128}
+    found = compile_for_h200(getattr(group_kernels, kernel), grouped.WARPS, constants, KINDS)
     assert "wgmma" in found.asm["ptx"]  # on tensor cores
-    # Loads of four numbers: addresses from the table are known to be aligned.
-    assert found.asm["ptx"].count("ld.global.v4") > 0.7 * found.asm["ptx"].count("ld.global")
+    if even:  # loads of four numbers: places in tables are known to be aligned
+        assert found.asm["ptx"].count("ld.global.v4") > 0.7 * found.asm["ptx"].count("ld.global.b32")
     assert found.metadata.shared <= SHARED
 
 
 @needs_compiler
-def test_others_compile():
-    kernels, block = group_kernels, {"BLOCK": grouped.BLOCK}
-    moments = {"SIZE": 32, "COLUMNS": 64}
-    assert compile_for_h200(kernels.moments_kernel, grouped.WARPS, moments, KINDS | FLOATS).asm["ptx"]
-    assert compile_for_h200(kernels.orthogonal_kernel, grouped.QR_WARPS, {"SIZE": 32}, {}).asm["ptx"]
-    assert compile_for_h200(kernels.vectors_kernel, 4, block, KINDS | FLOATS).asm["ptx"]
-    assert compile_for_h200(kernels.commit_kernel, 4, block, KINDS).asm["ptx"]
+@pytest.mark.parametrize(
+    ("kernel", "constants"),
+    [
+        ("moments_kernel", {"MOST": 64, "SIZE": 128}),
+        ("multiply_kernel", {"FURTHER": True, "SIZE": 128, "COLS": grouped.COLUMNS}),
+        ("change_kernel", {"SIZE": 128, "COLS": grouped.COLUMNS}),
+        ("replace_kernel", {"SIZE": 128}),
+        ("householder_kernel", {"FURTHER": False, "SIZE": 32}),
+    ],
+)
+def test_others_compile(kernel, constants):
+    found = compile_for_h200(getattr(group_kernels, kernel), grouped.WARPS, constants, KINDS)
+    assert found.metadata.shared <= SHARED

@@ -16,7 +16,8 @@ pytest.importorskip("triton", reason="the GPU back end needs Triton")
 from swallowtail.kernels import use_backend
 from swallowtail.optim import GivensAdam
 from swallowtail.optim.adam import groups
-from swallowtail.optim.adam.gpu import gpu_for
+from swallowtail.optim.adam.gpu import gpu_for, group_kernels, grouped
+from swallowtail.optim.adam.state import DeviceNumbers, Numbers
 
 
 @only_without_kernels
@@ -94,11 +95,19 @@ def test_half_precision_parameters():
 @needs_kernels
 def test_orthogonal_is_the_q_of_a_qr_decomposition():
     draws = torch.Generator().manual_seed(1)
-    x = torch.randn(4, 9, 9, generator=draws).to(DEVICE)
+    x = torch.zeros(5, 16, 16, device=DEVICE)
+    x[:, :9, :9] = torch.randn(5, 9, 9, generator=draws).to(DEVICE)
     x[1, :, 4], x[2] = 0, 0  # a column of nothing; nothing at all
     x[3] = 1e-18 * x[0]  # squares underflow
-    with use_backend("gpu"):
-        found = gpu_for(x).orthogonal(x)
+    groups = torch.zeros(5, group_kernels.GROUP_WIDTH.value, dtype=torch.int64, device=DEVICE)
+    groups[:, group_kernels.GROUP_SIZE.value] = 9
+    groups[4, group_kernels.GROUP_ROW.value] = 1  # which does not fit
+    numbers = torch.zeros(2, len(Numbers._fields), dtype=torch.float64, device=DEVICE)
+    numbers[:, DeviceNumbers.index("used")], numbers[0, DeviceNumbers.index("fit")] = 1, 1
+    found = torch.zeros_like(x)
+    grouped.orthogonal(x, found, groups, numbers)
+    assert not found[4].any()
+    found, x = found[:4, :9, :9], x[:4, :9, :9]
     eye = torch.eye(9, device=DEVICE)
     assert torch.allclose(found.mT @ found, eye.expand(4, 9, 9), atol=1e-5)
     upper = found.mT @ x
@@ -106,16 +115,6 @@ def test_orthogonal_is_the_q_of_a_qr_decomposition():
     assert (upper[0].diagonal() > 0).all()
     assert torch.equal(found[2], eye)
     assert torch.allclose(found[3], found[0], atol=1e-5)
-
-
-@needs_kernels
-def test_parameters_are_written_only_if_the_step_is_taken():
-    params = [torch.zeros(3, 16, device=DEVICE) for _ in range(2)]
-    new = torch.arange(96.0, device=DEVICE).view(2, 48)
-    with use_backend("gpu"):
-        for taken in (False, True):
-            gpu_for(new).commit(params, new, torch.tensor(taken, device=DEVICE))
-            assert all(torch.equal(p.view(-1), value * taken) for p, value in zip(params, new, strict=True))
 
 
 @needs_kernels
@@ -153,10 +152,40 @@ def test_entries_without_gradients_stay_without_epsilon():
 
 
 @needs_kernels
-def test_tensors_at_odd_addresses_are_told():
-    whole = torch.zeros(100, device=DEVICE)
+def test_tensors_at_odd_addresses():
+    """Kernels find tensors by multiples of 16 entries; others are copied, or their state is left to PyTorch."""
+    draws = torch.Generator().manual_seed(0)
+    results = []
+    for odd in (False, True):
+        whole = torch.randn(40, generator=draws.manual_seed(1)).to(DEVICE)
+        p = torch.nn.Parameter((whole[1:25] if odd else whole[1:25].clone()).view(6, 4))
+        conv = torch.nn.Parameter(torch.randn(2, 3, 2, 2, generator=draws).to(DEVICE))
+        if odd:
+            conv = torch.nn.Parameter(conv.detach().to(memory_format=torch.channels_last))
+        with use_backend("gpu"):
+            optimizer = GivensAdam([p, conv], 1e-2, refresh=2)
+            for _ in range(4):
+                for each in (p, conv):
+                    each.grad = torch.randn(each.shape, generator=draws).to(DEVICE)
+                if odd:
+                    p.grad = torch.zeros(40, device=DEVICE)[3:27].view(6, 4).copy_(p.grad)
+                optimizer.step()
+        results.append((p, conv))
+    for (p, conv), (q, other) in [results]:
+        assert torch.equal(p, q)
+        assert torch.equal(conv, other)
+
+
+@needs_kernels
+def test_state_that_kernels_cannot_find():
+    p = torch.nn.Parameter(torch.zeros(6, 5, device=DEVICE))
+    p.grad = torch.ones_like(p)
     with use_backend("gpu"):
-        gpu = gpu_for(whole)
-        assert gpu.aligned([torch.zeros(4, 4, device=DEVICE)])
-        assert not gpu.aligned([whole[1:17].view(4, 4)])
-        assert not gpu.aligned([torch.zeros(4, 4, device=DEVICE).mT])
+        optimizer = GivensAdam([p])
+        optimizer.step()
+        state = optimizer.state[p]
+        assert gpu_for(p).takes(state)
+        state["exp_avg"] = torch.zeros(40, device=DEVICE)[1:31].view(5, 6)
+        assert not gpu_for(p).takes(state)
+        optimizer.step()
+    assert torch.isfinite(p).all()

@@ -118,3 +118,67 @@ def angle_gradients_kernel(
         p = _turn_columns(p, partner, u, v, ROWS, SIZE)
         a = _turn_columns(a, partner, u, v, ROWS, SIZE)
         partner, u, v, number = after
+
+
+@triton.jit
+def _store_fragments(out_ptr, m, place, TRANSPOSED: tl.constexpr, PARTS: tl.constexpr):
+    """A 16 × 16 matrix in the order in which `gluon.half_rounds` loads it: lane by lane, four registers of two numbers.
+
+    Lane 4 g + t has columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 of rows g and g + 8. With two PARTS, four more registers
+    have what rounding to fp16 has left.
+    """
+    i, j = tl.arange(0, 16)[:, None], tl.arange(0, 16)[None, :]
+    row, column = (j, i) if TRANSPOSED else (i, j)
+    at = (row % 8 * 4 + column % 8 // 2) * (8 * PARTS) + (row // 8 + column // 8 * 2) * 2 + column % 2
+    out_ptr += place.to(tl.int64) * (256 * PARTS)
+    leading = m.to(tl.float16)
+    tl.store(out_ptr + at, leading)
+    if PARTS == 2:
+        tl.store(out_ptr + at + 8, (m - leading.to(tl.float32)).to(tl.float16))
+
+
+@triton.jit
+def fragments_kernel(
+    angles_ptr, partner_ptr, angle_ptr, coordinate_ptr, middle_ptr, out_ptr, levels, blocks, warps, inner, total,
+    TO_BASIS: tl.constexpr, FROM_BASIS: tl.constexpr, SYMMETRIC: tl.constexpr, PARTS: tl.constexpr,
+):  # fmt: skip
+    """The matrices of all groups of 16 for `gluon.half_rounds`, (total steps, warps, 256 · PARTS), fp16.
+
+    Qᵀ takes the steps in order from the first place on, Q in the opposite order to the last place. Between the two,
+    steps from ``inner`` on have Q D Qᵀ (SYMMETRIC).
+
+    Args:
+        angles_ptr: shape (n_angles,).
+        partner_ptr, angle_ptr: as in `group_plan.GroupPlan`.
+        coordinate_ptr: of each group, (blocks, 16); −1: none.
+        middle_ptr: the eigenvalues, float32.
+        out_ptr: where the matrices go.
+        levels: how many there are.
+        blocks: likewise.
+        warps: groups per step.
+        inner: as above.
+        total: steps that are done.
+        TO_BASIS, FROM_BASIS, SYMMETRIC: what is asked for.
+        PARTS: of a matrix, 1 or 2.
+    """
+    block = tl.program_id(0)
+    step, warp = block // warps, block % warps
+    i = tl.arange(0, 16)
+    m = (i[:, None] == i[None, :]).to(tl.float32)
+    both = SYMMETRIC and step >= inner
+    if both:
+        for k in range(levels):
+            partner, u, v, _ = _level(angles_ptr, partner_ptr, angle_ptr, k, block, blocks, 16)
+            m = _turn_rows(m, partner, u, -v, 16, 16)
+        coordinate = tl.load(coordinate_ptr + block * 16 + i)
+        m *= tl.load(middle_ptr + coordinate, mask=coordinate >= 0, other=0.0)[:, None]
+    for k in range(levels):
+        partner, u, v, _ = _level(angles_ptr, partner_ptr, angle_ptr, levels - 1 - k, block, blocks, 16)
+        m = _turn_rows(m, partner, u, v, 16, 16)
+    if both:
+        _store_fragments(out_ptr, m, step * warps + warp, False, PARTS)
+    else:
+        if TO_BASIS:
+            _store_fragments(out_ptr, m, step * warps + warp, True, PARTS)
+        if FROM_BASIS:
+            _store_fragments(out_ptr, m, (total - 1 - step) * warps + warp, False, PARTS)

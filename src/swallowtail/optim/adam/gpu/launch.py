@@ -17,22 +17,12 @@ from torch import Tensor
 from swallowtail.kernels.gpu import backend, tables
 from swallowtail.kernels.gpu.launch import launch
 from swallowtail.optim.adam.gpu import kernels
-from swallowtail.optim.adam.gpu.grouped import (
-    FusedGroups,
-    add_to_moments,
-    aligned,
-    commit,
-    orthogonal,
-    vectors_step,
-)
+from swallowtail.optim.adam.gpu.grouped import FusedStep, takes
 from swallowtail.optim.adam.state import DeviceNumbers, Side
 from swallowtail.optim.closed_form import noise_in_samples
 from swallowtail.wiring import Butterfly
 
-__all__ = [
-    "FusedBases", "FusedGroups", "add_to_moments", "aligned", "angles_from_samples", "commit", "orthogonal", "sketch",
-    "vectors_step",
-]  # fmt: skip
+__all__ = ["FusedBases", "FusedStep", "angles_from_samples", "sketch", "takes"]
 
 SKETCH_BLOCK = 512  # entries per program; the kernel waits for memory either way
 JACOBI_NUMBERS = 8192  # a program of the Jacobi kernel holds at most this many in registers, or two rows
