@@ -12,7 +12,15 @@ import torch
 from swallowtail.kernels.gpu import device
 from swallowtail.kernels.gpu.block_plan import Form
 from swallowtail.kernels.gpu.gluon.half_rounds import half_rounds_kernel
-from swallowtail.kernels.gpu.half_plan import HalfPlan, barriers, half_plan, places, rows
+from swallowtail.kernels.gpu.half_plan import (
+    HalfPlan,
+    barriers,
+    entries,
+    group_places,
+    half_plan,
+    last_of,
+    rows,
+)
 from swallowtail.kernels.gpu.launch import launch
 from swallowtail.kernels.gpu.triton.sweeps import fragments_kernel
 from swallowtail.wiring import Wiring
@@ -29,37 +37,40 @@ class Tile(NamedTuple):
     programs: int  # per multiprocessor
     ahead: int = 4  # steps before their use that tables are loaded
 
+    @property
+    def units(self) -> int:
+        """Eights of coordinates that are read at a time: four for each thread."""
+        return 128 * self.warps // self.lanes
+
 
 # By the rows of shared memory that they have room for. The fastest on an H200.
 TILES = {872: Tile(64, 8, 2), 1768: Tile(32, 8, 2), 3528: Tile(32, 16, 1), 7048: Tile(16, 16, 1)}
 
 
 class Sweep(NamedTuple):
-    """Tables of steps in the order in which they are done."""
-
-    place: torch.Tensor  # shape: (steps · warps, 16), int32
-    barrier: torch.Tensor  # shape: (steps,), int32
-
-
-class Layout(NamedTuple):
-    """A plan with its tables on a device."""
+    """A plan and its tables, the steps in the order in which they are done."""
 
     plan: HalfPlan
-    tile: Tile
-    coordinates: torch.Tensor
     partner: torch.Tensor
     angle: torch.Tensor
-    sweeps: dict[Form, tuple[Sweep, ...]]
+    scaled: torch.Tensor  # shape: (steps · warps, 16), int32: as in `half_plan.last_of`
+    place: torch.Tensor  # shape: (steps done, warps · 16), int32
+    barrier: torch.Tensor  # shape: (steps done,), int32
+    entry: torch.Tensor  # shape: (pieces, 32), int32
+
+    @property
+    def steps(self) -> int:
+        """That are done."""
+        return len(self.barrier)
 
 
 class MadeHalf(NamedTuple):
     """The matrices of one form in one dtype."""
 
-    layout: Layout
-    form: Form
+    sweep: Sweep
+    tile: Tile
     parts: int
     matrices: torch.Tensor  # shape: (steps, warps, 256 · parts), fp16
-    middle: torch.Tensor | None  # shape: (n,), float32: eigenvalues that are no part of matrices
     gain: torch.Tensor | None  # shape: (1,), int32: the logarithm of a power of two that eigenvalues lack
 
 
@@ -75,62 +86,62 @@ def suits(wiring: Wiring, dtype: torch.dtype, where: torch.device) -> bool:
     )
 
 
-def layout_of(wiring: Wiring, where: torch.device) -> Layout:
+def tile_of(n: int) -> Tile:
+    """What a program takes of vectors of length n."""
+    return next(tile for most, tile in TILES.items() if rows(n) <= most)
+
+
+def sweep_of(wiring: Wiring, form: Form, where: torch.device) -> Sweep:
     """The tables of a wiring. They last as long as it does: recorded launches go on reading them."""
-    found: Layout | None = wiring.derived.get((layout_of, where))
+    key = (sweep_of, form, where)
+    found: Sweep | None = wiring.derived.get(key)
     if found is None:
-        found = wiring.derived[layout_of, where] = _make_layout(wiring, where)
+        found = wiring.derived[key] = _make_sweep(wiring, form, where)
     return found
 
 
-def _make_layout(wiring: Wiring, where: torch.device) -> Layout:
-    tile = next(tile for most, tile in TILES.items() if rows(wiring.n) <= most)
-    plan = half_plan(wiring, tile.warps)
-    constant = lambda array: device.constant(array, where)
-    steps = plan.coordinates.reshape(plan.steps, -1)
-    place = places(plan, wiring.n, tile.lanes).reshape(plan.steps, -1)
-
-    def sweep(order: list[int]) -> Sweep:
-        return Sweep(constant(place[order]), constant(barriers(steps[order])))
-
+def _make_sweep(wiring: Wiring, form: Form, where: torch.device) -> Sweep:
+    tile, n = tile_of(wiring.n), wiring.n
+    plan = half_plan(wiring, tile.warps, complete=form == "symmetric")
     there = list(range(plan.steps))
-    back, outer = there[::-1], there[: plan.inner]
-    both = [sweep(there), sweep(back)] if plan.inner == plan.steps else [sweep(there + outer[::-1])]
-    sweeps: dict[Form, tuple[Sweep, ...]] = {
-        "to_basis": (sweep(there),), "from_basis": (sweep(back),), "symmetric": tuple(both),
-    }  # fmt: skip
-    coordinates, partner, angle = (constant(a) for a in (plan.coordinates, plan.partner, plan.angle))
-    return Layout(plan, tile, coordinates, partner, angle, sweeps)
+    order = {
+        "to_basis": there, "from_basis": there[::-1], "symmetric": there + there[: plan.inner][::-1],
+    }[form]  # fmt: skip
+    coordinates = plan.coordinates.reshape(plan.steps, -1)[order]
+    place = group_places(plan, n, tile.lanes).reshape(plan.steps, -1)[order]
+    entry = entries(plan, n, tile.lanes, 8 * tile.units)
+    tables = (plan.partner, plan.angle, last_of(plan), place, barriers(coordinates), entry)
+    return Sweep(plan, *(device.constant(table, where) for table in tables))
 
 
-def cost(wiring: Wiring, where: torch.device) -> float:
-    """What Q x takes, in copies of the vectors, on an H200."""
-    return 1.0 + 0.07 * layout_of(wiring, where).plan.steps
+def cost(wiring: Wiring, form: Form) -> float:
+    """What a product takes, in copies of the vectors, on an H200."""
+    tile = tile_of(wiring.n)
+    plan = half_plan(wiring, tile.warps, complete=form == "symmetric")
+    return 1.2 + 0.04 * (plan.steps + (plan.inner if form == "symmetric" else 0))
 
 
 def make(
     wiring: Wiring, angles: torch.Tensor, eigenvalues: torch.Tensor | None, form: Form, dtype: torch.dtype
 ) -> MadeHalf:
     """The matrices of a form, from angles (1, K) and eigenvalues (1, n) or None. Nothing waits for the device."""
-    layout = layout_of(wiring, angles.device)
-    plan, both = layout.plan, form == "symmetric"
-    merged = both and plan.inner < plan.steps
-    total = sum(len(sweep.barrier) for sweep in layout.sweeps[form])
+    sweep = sweep_of(wiring, form, angles.device)
+    plan = sweep.plan
     # Rounding matrices to fp16 costs bf16 nothing; fp16 would lose a digit.
     parts = 2 if dtype == torch.float16 else 1
-    angles, middle, gain = angles.contiguous(), None, None
-    if both:
+    angles, gain = angles.contiguous(), None
+    middle = angles
+    if form == "symmetric":
         assert eigenvalues is not None
         gain = logarithm(eigenvalues)
         middle = torch.ldexp(eigenvalues[0].float(), -gain).contiguous()
-    matrices = torch.empty(total, plan.warps, 256 * parts, dtype=torch.float16, device=angles.device)
+    matrices = torch.empty(sweep.steps, plan.warps, 256 * parts, dtype=torch.float16, device=angles.device)
     launch(
-        fragments_kernel, (len(plan.coordinates),), angles, layout.partner, layout.angle, layout.coordinates,
-        angles if middle is None else middle, matrices, len(plan.partner), len(plan.coordinates), plan.warps,
-        plan.inner, total, TO_BASIS=form != "from_basis", FROM_BASIS=form != "to_basis", SYMMETRIC=merged,
-        PARTS=parts, warps=1,
+        fragments_kernel, (len(plan.coordinates),), angles, sweep.partner, sweep.angle, sweep.scaled, middle,
+        matrices, len(plan.partner), len(plan.coordinates), plan.warps, plan.inner, sweep.steps,
+        TO_BASIS=form != "from_basis", FROM_BASIS=form != "to_basis", PARTS=parts, warps=1,
     )  # fmt: skip
-    return MadeHalf(layout, form, parts, matrices, None if merged else middle, gain)
+    return MadeHalf(sweep, tile_of(wiring.n), parts, matrices, gain)
 
 
 def logarithm(eigenvalues: torch.Tensor) -> torch.Tensor:  # shape: (1,), int32
@@ -145,21 +156,14 @@ def apply(made: MadeHalf, x: torch.Tensor) -> torch.Tensor:
     if x.data_ptr() % 16:  # accesses have 16 bytes
         x = x.clone()
     y = torch.empty_like(x)
-    tile, n, sweeps = made.layout.tile, x.shape[2], made.layout.sweeps[made.form]
-    first, second = sweeps[0], sweeps[-1]
-    steps = len(first.barrier)
+    sweep, tile, n = made.sweep, made.tile, x.shape[2]
     tiles = -(-x.shape[1] // tile.lanes)
     workers = min(tiles, tile.programs * device.multiprocessors(x.device))
-    words = made.matrices.view(torch.int32)
-    # A kernel needs some pointer even for what it does not read.
-    middle, gain = words if made.middle is None else made.middle, words if made.gain is None else made.gain
+    gain = sweep.barrier if made.gain is None else made.gain  # a kernel needs some pointer
     launch(
-        half_rounds_kernel, (workers,), x, y, words, first.place, first.barrier,
-        words if len(sweeps) == 1 else words[steps:], second.place, second.barrier, middle, gain,
-        x.shape[1], n // 8, tiles, workers, steps, len(second.barrier),
-        SECOND=len(sweeps) > 1, MIDDLE=made.middle is not None, GAIN=made.gain is not None, KIND=KINDS[x.dtype],
-        PARTS=made.parts, N=rows(n), LANES=tile.lanes, COLUMNS=1024 * tile.warps // tile.lanes,
-        AHEAD=tile.ahead, WARPS=tile.warps,
-        warps=tile.warps,
+        half_rounds_kernel, (workers,), x, y, made.matrices.view(torch.int32), sweep.place, sweep.barrier,
+        sweep.entry, gain, x.shape[1], n // 8, tiles, workers, sweep.steps,
+        GAIN=made.gain is not None, KIND=KINDS[x.dtype], PARTS=made.parts, N=rows(n), LANES=tile.lanes,
+        UNITS=tile.units, AHEAD=tile.ahead, FETCH=tile.programs == 1, WARPS=tile.warps, warps=tile.warps,
     )  # fmt: skip
     return y

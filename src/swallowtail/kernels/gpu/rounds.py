@@ -106,11 +106,11 @@ class RoundTables:
         if x.itemsize != 2 or n > MAX_DENSE or (both and self._eigenvalues is None):
             return False
         if half_rounds.suits(self._wiring, x.dtype, x.device):
-            cost = half_rounds.cost(self._wiring, x.device)
+            cost = half_rounds.cost(self._wiring, "symmetric" if both else "from_basis")
         else:
             plan = layout_of(self._wiring, x.device).plan
-            cost = 1.3 * plan.shape.cost(plan.steps)
-        return 0.6 + n / 430 < cost * (1.7 if both else 1.0)
+            cost = 1.3 * plan.shape.cost(plan.steps) * (1.7 if both else 1.0)
+        return 0.6 + n / 430 < cost
 
     def dense(self, to_basis: bool, from_basis: bool, dtype: torch.dtype) -> Dense:
         """The matrix of Q or Qᵀ, one transposed of the other, or of Q D Qᵀ."""

@@ -14,12 +14,13 @@ from swallowtail.kernels.gpu.half_plan import rows
 @needs_compiler
 @pytest.mark.parametrize(("n", "lanes", "warps"), [(784, 64, 8), (4096, 16, 16)])
 def test_compiled(n, lanes, warps):
+    units = 128 * warps // lanes
     constants = {
-        "SECOND": True, "MIDDLE": True, "GAIN": True, "KIND": "bf16", "PARTS": 1, "N": rows(n), "LANES": lanes,
-        "COLUMNS": 1024 * warps // lanes, "AHEAD": 4, "WARPS": warps,
+        "GAIN": True, "KIND": "bf16", "PARTS": 1, "N": rows(n), "LANES": lanes, "UNITS": units, "AHEAD": 4,
+        "FETCH": True, "WARPS": warps,
     }  # fmt: skip
-    tables = [f"{which}_{kind}ptr" for which in ("first", "second") for kind in ("", "place_", "flag_")]
-    kinds = {"x_ptr": "*bf16", "y_ptr": "*bf16"} | dict.fromkeys([*tables, "gain_ptr"], "*i32")
+    tables = ("matrix_ptr", "place_ptr", "flag_ptr", "entry_ptr", "gain_ptr")
+    kinds = {"x_ptr": "*bf16", "y_ptr": "*bf16"} | dict.fromkeys(tables, "*i32")
     found = compile_for_h200(half_rounds_kernel, warps, constants, kinds)
     assert found.metadata.shared == rows(n) * lanes * 2 + 1024
-    assert found.asm["ptx"].count("mma.sync") == 2 * 4 * lanes // 8  # two sweeps, four steps in a row
+    assert found.asm["ptx"].count("mma.sync") == 4 * lanes // 8  # four steps in a row

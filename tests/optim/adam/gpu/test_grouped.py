@@ -16,8 +16,7 @@ pytest.importorskip("triton", reason="the GPU back end needs Triton")
 from swallowtail.kernels import use_backend
 from swallowtail.optim import GivensAdam
 from swallowtail.optim.adam import groups
-from swallowtail.optim.adam.gpu import gpu_for, group_kernels, grouped
-from swallowtail.optim.adam.state import DeviceNumbers, Numbers
+from swallowtail.optim.adam.gpu import gpu_for
 
 
 @only_without_kernels
@@ -74,6 +73,17 @@ def test_matrices_of_several_tiles(maximize, monkeypatch):
 
 
 @needs_kernels
+def test_matrices_with_groups_of_several_sizes():
+    # Fits see four gradients: from fewer, rounding errors would choose some of the directions.
+    options = {"shapes": ((16, 16), (32, 16), (16, 32), (16, 5)), "steps": 6, "refresh": 5}
+    ours, theirs = (
+        trained(*kind, **options) for kind in (("gpu", torch.float32), ("reference", torch.float64))
+    )
+    for p, q in zip(ours, theirs, strict=True):
+        assert torch.allclose(p.double(), q, atol=1e-3)
+
+
+@needs_kernels
 def test_vectors_of_several_lengths():
     options = {"shapes": ((3,), (1500,), (3,), ()), "steps": 3}
     ours, theirs = (
@@ -90,31 +100,6 @@ def test_half_precision_parameters():
     for p, q in zip(ours, theirs, strict=True):
         assert p.dtype == torch.bfloat16
         assert torch.allclose(p.float(), q.float(), rtol=2**-6, atol=1e-3)
-
-
-@needs_kernels
-def test_orthogonal_is_the_q_of_a_qr_decomposition():
-    draws = torch.Generator().manual_seed(1)
-    x = torch.zeros(5, 16, 16, device=DEVICE)
-    x[:, :9, :9] = torch.randn(5, 9, 9, generator=draws).to(DEVICE)
-    x[1, :, 4], x[2] = 0, 0  # a column of nothing; nothing at all
-    x[3] = 1e-18 * x[0]  # squares underflow
-    groups = torch.zeros(5, group_kernels.GROUP_WIDTH.value, dtype=torch.int64, device=DEVICE)
-    groups[:, group_kernels.GROUP_SIZE.value] = 9
-    groups[4, group_kernels.GROUP_ROW.value] = 1  # which does not fit
-    numbers = torch.zeros(2, len(Numbers._fields), dtype=torch.float64, device=DEVICE)
-    numbers[:, DeviceNumbers.index("used")], numbers[0, DeviceNumbers.index("fit")] = 1, 1
-    found = torch.zeros_like(x)
-    grouped.orthogonal(x, found, groups, numbers)
-    assert not found[4].any()
-    found, x = found[:4, :9, :9], x[:4, :9, :9]
-    eye = torch.eye(9, device=DEVICE)
-    assert torch.allclose(found.mT @ found, eye.expand(4, 9, 9), atol=1e-5)
-    upper = found.mT @ x
-    assert torch.allclose(upper.tril(-1), torch.zeros_like(upper), atol=1e-5)
-    assert (upper[0].diagonal() > 0).all()
-    assert torch.equal(found[2], eye)
-    assert torch.allclose(found[3], found[0], atol=1e-5)
 
 
 @needs_kernels

@@ -19,7 +19,7 @@ def bits(KIND, WHICH):
 
 
 @gluon.constexpr_function
-def usual():
+def usual_power():
     return USUAL
 
 
@@ -113,31 +113,25 @@ def measure_code(KIND):
 
 
 @gluon.constexpr_function
-def leave_code(KIND):
-    """PTX: eight neighbours of a vector from shared memory, times 2^exponent. Operands: results, address, exponent."""
+def leave_code(KIND, FACTORS):
+    """PTX: eight neighbours of a vector from shared memory, times 2^exponent in so many FACTORS.
+
+    Operands: four results, and eight of each: the address, the exponent, nothing. Two factors are for exponents whose
+    power may be out of range although results are not.
+    """
     code = [".reg .b32 h<4>, e, s, r;", ".reg .b16 l, u;", ".reg .f32 f<2>;"]
-    # In two factors: their product may leave the range where the results do not.
-    code += ["shr.s32 e, $12, 1;", "sub.s32 r, $12, e;", "add.s32 e, e, 127;", "add.s32 r, r, 127;"]
-    code += ["shl.b32 s, e, 23;", "shl.b32 r, r, 23;"]
+    if FACTORS == 2:
+        code += ["shr.s32 e, $12, 1;", "sub.s32 r, $12, e;", "add.s32 r, r, 127;", "shl.b32 r, r, 23;"]
+    elif FACTORS == 1:
+        code.append("mov.b32 e, $12;")
+    if FACTORS:
+        code += ["add.s32 e, e, 127;", "shl.b32 s, e, 23;"]
     code.append("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {h0, h1, h2, h3}, [$4];")
     for k in range(4):
         code += [f"mov.b32 {{l, u}}, h{k};", "cvt.f32.f16 f0, l;", "cvt.f32.f16 f1, u;"]
-        code += ["mul.f32 f0, f0, s;", "mul.f32 f1, f1, s;", "mul.f32 f0, f0, r;", "mul.f32 f1, f1, r;"]
+        for factor in ("s", "r")[:FACTORS]:
+            code += [f"mul.f32 f0, f0, {factor};", f"mul.f32 f1, f1, {factor};"]
         code.append(f"cvt.rn.{'bf16x2' if KIND == 'bf16' else 'f16x2'}.f32 ${k}, f1, f0;")
-    return "{" + " ".join(code) + "}"
-
-
-@gluon.constexpr_function
-def multiply_code():
-    """PTX: eight neighbours of a vector in shared memory times eight factors. Operands: results, address, factors."""
-    code = [".reg .b32 h<4>;", ".reg .b16 l, u;", ".reg .f32 f<2>;"]
-    code.append("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {h0, h1, h2, h3}, [$4];")
-    for k in range(4):
-        code += [f"mov.b32 {{l, u}}, h{k};", "cvt.f32.f16 f0, l;", "cvt.f32.f16 f1, u;"]
-        code += [f"mul.f32 f0, f0, ${12 + 2 * k};", f"mul.f32 f1, f1, ${13 + 2 * k};"]
-        code.append(f"cvt.rn.f16x2.f32 h{k}, f1, f0;")
-    code.append("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [$4], {h0, h1, h2, h3};")
-    code += [f"mov.b32 ${k}, 0;" for k in range(4)]
     return "{" + " ".join(code) + "}"
 
 

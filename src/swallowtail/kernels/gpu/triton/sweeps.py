@@ -139,18 +139,18 @@ def _store_fragments(out_ptr, m, place, TRANSPOSED: tl.constexpr, PARTS: tl.cons
 
 @triton.jit
 def fragments_kernel(
-    angles_ptr, partner_ptr, angle_ptr, coordinate_ptr, middle_ptr, out_ptr, levels, blocks, warps, inner, total,
-    TO_BASIS: tl.constexpr, FROM_BASIS: tl.constexpr, SYMMETRIC: tl.constexpr, PARTS: tl.constexpr,
+    angles_ptr, partner_ptr, angle_ptr, scaled_ptr, middle_ptr, out_ptr, levels, blocks, warps, inner, total,
+    TO_BASIS: tl.constexpr, FROM_BASIS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     """The matrices of all groups of 16 for `gluon.half_rounds`, (total steps, warps, 256 · PARTS), fp16.
 
-    Qᵀ takes the steps in order from the first place on, Q in the opposite order to the last place. Between the two,
-    steps from ``inner`` on have Q D Qᵀ (SYMMETRIC).
+    Qᵀ takes the steps in order from the first place on, Q in the opposite order to the last place. Where both are asked
+    for, matrices of Qᵀ have the eigenvalues, and those of steps from ``inner`` on are Q D Qᵀ.
 
     Args:
         angles_ptr: shape (n_angles,).
         partner_ptr, angle_ptr: as in `group_plan.GroupPlan`.
-        coordinate_ptr: of each group, (blocks, 16); −1: none.
+        scaled_ptr: the coordinate whose eigenvalue stands at each place of a group, (blocks, 16); −1: none.
         middle_ptr: the eigenvalues, float32.
         out_ptr: where the matrices go.
         levels: how many there are.
@@ -158,20 +158,23 @@ def fragments_kernel(
         warps: groups per step.
         inner: as above.
         total: steps that are done.
-        TO_BASIS, FROM_BASIS, SYMMETRIC: what is asked for.
+        TO_BASIS, FROM_BASIS: what is asked for.
         PARTS: of a matrix, 1 or 2.
     """
     block = tl.program_id(0)
     step, warp = block // warps, block % warps
     i = tl.arange(0, 16)
     m = (i[:, None] == i[None, :]).to(tl.float32)
-    both = SYMMETRIC and step >= inner
+    d = i.to(tl.float32) * 0 + 1
+    if TO_BASIS and FROM_BASIS:
+        coordinate = tl.load(scaled_ptr + block * 16 + i)
+        d = tl.load(middle_ptr + coordinate, mask=coordinate >= 0, other=1.0)
+    both = TO_BASIS and FROM_BASIS and step >= inner
     if both:
         for k in range(levels):
             partner, u, v, _ = _level(angles_ptr, partner_ptr, angle_ptr, k, block, blocks, 16)
             m = _turn_rows(m, partner, u, -v, 16, 16)
-        coordinate = tl.load(coordinate_ptr + block * 16 + i)
-        m *= tl.load(middle_ptr + coordinate, mask=coordinate >= 0, other=0.0)[:, None]
+        m *= d[:, None]
     for k in range(levels):
         partner, u, v, _ = _level(angles_ptr, partner_ptr, angle_ptr, levels - 1 - k, block, blocks, 16)
         m = _turn_rows(m, partner, u, v, 16, 16)
@@ -179,6 +182,6 @@ def fragments_kernel(
         _store_fragments(out_ptr, m, step * warps + warp, False, PARTS)
     else:
         if TO_BASIS:
-            _store_fragments(out_ptr, m, step * warps + warp, True, PARTS)
+            _store_fragments(out_ptr, m * d[None, :], step * warps + warp, True, PARTS)
         if FROM_BASIS:
             _store_fragments(out_ptr, m, (total - 1 - step) * warps + warp, False, PARTS)

@@ -1,4 +1,4 @@
-"""Triton kernels of GivensAdam's dense groups: steps, changes of basis, moments and fits of all matrices at once.
+"""Triton kernels of GivensAdam's dense groups: steps, changes of basis and moments of all matrices at once.
 
 Both sides of a matrix are cut into groups, so the matrix is cut into tiles that have nothing to do with each other: the
 rows of one left group and the columns of one right group. A program takes a tile through the whole step, with products
@@ -15,7 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from swallowtail.optim.adam.state import SHIFT, DeviceNumbers, Numbers
+from swallowtail.optim.adam.state import DeviceNumbers, Numbers
 
 EPS, FACTOR, LR, KEPT, BOUND, USED, FIT, NEW1, KEPT2, NEW2, SIGN, DECAY = (
     tl.constexpr(DeviceNumbers.index(name))
@@ -40,7 +40,6 @@ OWN, MOMENTS, GROUP_SIZE, GROUP_ROW, BEGIN, ALONG, ACROSS, COLUMNS, EVERY, START
 GROUP_WIDTH = tl.constexpr(10)
 ALIGNMENT = 16  # offsets of tensors are multiples of this many entries
 ALIGNED_TO = tl.constexpr(ALIGNMENT)
-SHIFT_BY = tl.constexpr(SHIFT)
 
 
 @triton.jit
@@ -63,14 +62,14 @@ def _places(rows, columns, length, SIZE: tl.constexpr):
 
 
 @triton.jit
-def _load(ptr, rows, columns, length, SIZE: tl.constexpr, EVEN: tl.constexpr):
+def load_tile(ptr, rows, columns, length, SIZE: tl.constexpr, EVEN: tl.constexpr):
     at, some = _places(rows, columns, length, SIZE)
     x = tl.load(ptr + at) if EVEN else tl.load(ptr + at, mask=some, other=0.0)
     return x.to(tl.float32)
 
 
 @triton.jit
-def _store(ptr, x, rows, columns, length, SIZE: tl.constexpr, EVEN: tl.constexpr):
+def store_tile(ptr, x, rows, columns, length, SIZE: tl.constexpr, EVEN: tl.constexpr):
     at, some = _places(rows, columns, length, SIZE)
     x = x.to(ptr.dtype.element_ty)
     if EVEN:
@@ -114,36 +113,36 @@ def step_kernel(
     left, right = tl.load(matrix_ptr + LEFT_FIRST), tl.load(matrix_ptr + RIGHT_FIRST)
     left_ptr = groups_ptr + _aligned(matrix_ptr, LEFT_GROUPS) + i * s_left * s_left
     right_ptr = groups_ptr + _aligned(matrix_ptr, RIGHT_GROUPS) + j * s_right * s_right
-    z = _load(g_ptr + _aligned(matrix_ptr, GRADIENT) + here, rows, columns, n, SIZE, EVEN)
+    z = load_tile(g_ptr + _aligned(matrix_ptr, GRADIENT) + here, rows, columns, n, SIZE, EVEN)
     z = z * number(numbers_ptr, SIGN)
     if EVEN or right >= 0:
-        z = tl.dot(z, _load(right_ptr, s_right, s_right, s_right, SIZE, EVEN), input_precision="tf32")
+        z = tl.dot(z, load_tile(right_ptr, s_right, s_right, s_right, SIZE, EVEN), input_precision="tf32")
     z = tl.trans(z)
     if EVEN or left >= 0:
-        z = tl.dot(z, _load(left_ptr, s_left, s_left, s_left, SIZE, EVEN), input_precision="tf32")
+        z = tl.dot(z, load_tile(left_ptr, s_left, s_left, s_left, SIZE, EVEN), input_precision="tf32")
     used = tl.load(numbers_ptr + USED) > 0
     second_ptr += _aligned(matrix_ptr, SECOND) + turned
-    second = _load(second_ptr, columns, rows, m, SIZE, EVEN)
+    second = load_tile(second_ptr, columns, rows, m, SIZE, EVEN)
     moved = number(numbers_ptr, KEPT2) * second + number(numbers_ptr, NEW2) * z * z
     second = tl.where(used, moved, second)
-    _store(second_ptr, second, columns, rows, m, SIZE, EVEN)
+    store_tile(second_ptr, second, columns, rows, m, SIZE, EVEN)
     first_ptr += _aligned(matrix_ptr, FIRST) + turned
-    first = _load(first_ptr, columns, rows, m, SIZE, EVEN)
+    first = load_tile(first_ptr, columns, rows, m, SIZE, EVEN)
     first = tl.where(used, first + number(numbers_ptr, NEW1) * (z - first), first)
-    _store(first_ptr, first, columns, rows, m, SIZE, EVEN)
+    store_tile(first_ptr, first, columns, rows, m, SIZE, EVEN)
     u = direction(first, second, numbers_ptr)
     if EVEN or left >= 0:
-        Q = _load(left_ptr, s_left, s_left, s_left, SIZE, EVEN)
+        Q = load_tile(left_ptr, s_left, s_left, s_left, SIZE, EVEN)
         u = tl.dot(u, tl.trans(Q), input_precision="tf32")
     u = tl.trans(u)
     if EVEN or right >= 0:
-        Q = _load(right_ptr, s_right, s_right, s_right, SIZE, EVEN)
+        Q = load_tile(right_ptr, s_right, s_right, s_right, SIZE, EVEN)
         u = tl.dot(u, tl.trans(Q), input_precision="tf32")
     if tl.load(taken_ptr) != 0:
         p_ptr += _aligned(matrix_ptr, PARAMETER) + here
-        p = _load(p_ptr, rows, columns, n, SIZE, EVEN)
+        p = load_tile(p_ptr, rows, columns, n, SIZE, EVEN)
         new = number(numbers_ptr, KEPT) * p - number(numbers_ptr, LR) * u
-        _store(p_ptr, new, rows, columns, n, SIZE, EVEN)
+        store_tile(p_ptr, new, rows, columns, n, SIZE, EVEN)
 
 
 @triton.jit
@@ -171,21 +170,21 @@ def carry_kernel(
     fit = tl.load(numbers_ptr + FIT) * tl.load(numbers_ptr + USED)
     first_ptr += _aligned(matrix_ptr, FIRST) + turned
     if fit == 1:
-        z = _load(first_ptr, columns, rows, m, SIZE, EVEN)
+        z = load_tile(first_ptr, columns, rows, m, SIZE, EVEN)
         left, right = tl.load(matrix_ptr + LEFT_FIRST), tl.load(matrix_ptr + RIGHT_FIRST)
         if EVEN or left >= 0:
             left_ptr = change_ptr + (left + i) * (SIZE * SIZE)
-            z = tl.dot(z, _load(left_ptr, s_left, s_left, SIZE, SIZE, EVEN), input_precision="tf32")
+            z = tl.dot(z, load_tile(left_ptr, s_left, s_left, SIZE, SIZE, EVEN), input_precision="tf32")
         if EVEN or right >= 0:
             right_ptr = change_ptr + (right + j) * (SIZE * SIZE)
-            T = _load(right_ptr, s_right, s_right, SIZE, SIZE, EVEN)
+            T = load_tile(right_ptr, s_right, s_right, SIZE, SIZE, EVEN)
             z = tl.dot(tl.trans(T), z, input_precision="tf32")
-        _store(first_ptr, z, columns, rows, m, SIZE, EVEN)
+        store_tile(first_ptr, z, columns, rows, m, SIZE, EVEN)
     if fit == 2:
         zero = tl.zeros((SIZE, SIZE), tl.float32)
-        _store(first_ptr, zero, columns, rows, m, SIZE, EVEN)
+        store_tile(first_ptr, zero, columns, rows, m, SIZE, EVEN)
         second_ptr += _aligned(matrix_ptr, SECOND) + turned
-        _store(second_ptr, zero, columns, rows, m, SIZE, EVEN)
+        store_tile(second_ptr, zero, columns, rows, m, SIZE, EVEN)
 
 
 @triton.jit
@@ -206,113 +205,5 @@ def moments_kernel(
         seen = tl.dot(x, tl.trans(x), input_precision="tf32")
         decay = number(numbers_ptr, DECAY)
         moments_ptr += tl.load(group_ptr + MOMENTS)
-        C = _load(moments_ptr, s, s, s, SIZE, False)
-        _store(moments_ptr, decay * C + (1 - decay) * seen, s, s, s, SIZE, False)
-
-
-@triton.jit
-def _fits(group_ptr, numbers_ptr, FURTHER: tl.constexpr):
-    """Whether a group is fitted in this step; FURTHER: for the first time, which takes several iterations."""
-    numbers_ptr += tl.load(group_ptr + GROUP_ROW) * N_NUMBERS
-    fit = tl.load(numbers_ptr + FIT) * tl.load(numbers_ptr + USED)
-    return (fit == 2) if FURTHER else (fit > 0)
-
-
-@triton.jit
-def _columns(ptr, first, rows, columns, length, SIZE: tl.constexpr, COLS: tl.constexpr):
-    """COLS columns of a matrix (rows, columns), from column ``first`` on: addresses, and which of them exist."""
-    r, c = tl.arange(0, SIZE), first + tl.arange(0, COLS)
-    return ptr + r[:, None] * length + c[None, :], (r < rows)[:, None] & (c < columns)[None, :]
-
-
-@triton.jit
-def multiply_kernel(
-    groups_ptr, moments_ptr, new_ptr, out_ptr, group_ptr, numbers_ptr,
-    FURTHER: tl.constexpr, SIZE: tl.constexpr, COLS: tl.constexpr,
-):  # fmt: skip
-    """Moments and a little of the identity, times a group's matrix: its own, or the new one (FURTHER).
-
-    ``new`` and ``out`` are (groups, SIZE, SIZE). A program makes COLS columns, as exact as float32: in TF32 small
-    eigenvalues would drown.
-    """
-    g, first = tl.program_id(0).to(tl.int64), tl.program_id(1) * COLS
-    group_ptr += g * GROUP_WIDTH
-    if _fits(group_ptr, numbers_ptr, FURTHER):
-        s = tl.load(group_ptr + GROUP_SIZE).to(tl.int32)
-        C = _load(moments_ptr + tl.load(group_ptr + MOMENTS), s, s, s, SIZE, False)
-        i = tl.arange(0, SIZE)
-        diagonal = i[:, None] == i[None, :]
-        shift = SHIFT_BY * tl.sum(tl.sum(tl.where(diagonal, C, 0.0), axis=1), axis=0) / s
-        C += tl.where(diagonal & (i < s)[:, None], shift, 0.0)
-        if FURTHER:
-            at, some = _columns(new_ptr + g * (SIZE * SIZE), first, s, s, SIZE, SIZE, COLS)
-        else:
-            at, some = _columns(groups_ptr + tl.load(group_ptr + OWN), first, s, s, s, SIZE, COLS)
-        product = tl.dot(C, tl.load(at, mask=some, other=0.0), input_precision="tf32x3")
-        at, some = _columns(out_ptr + g * (SIZE * SIZE), first, s, s, SIZE, SIZE, COLS)
-        tl.store(at, product, mask=some)
-
-
-@triton.jit
-def change_kernel(
-    groups_ptr, new_ptr, change_ptr, group_ptr, numbers_ptr, SIZE: tl.constexpr, COLS: tl.constexpr
-):  # fmt: skip
-    """Q_oldᵀ Q_new of every group, (groups, SIZE, SIZE)."""
-    g, first = tl.program_id(0).to(tl.int64), tl.program_id(1) * COLS
-    group_ptr += g * GROUP_WIDTH
-    if _fits(group_ptr, numbers_ptr, False):
-        s = tl.load(group_ptr + GROUP_SIZE).to(tl.int32)
-        old = _load(groups_ptr + tl.load(group_ptr + OWN), s, s, s, SIZE, False)
-        at, some = _columns(new_ptr + g * (SIZE * SIZE), first, s, s, SIZE, SIZE, COLS)
-        new = tl.load(at, mask=some, other=0.0)
-        change = tl.dot(tl.trans(old), new, input_precision="tf32x3")
-        at, some = _columns(change_ptr + g * (SIZE * SIZE), first, s, s, SIZE, SIZE, COLS)
-        tl.store(at, change, mask=some)
-
-
-@triton.jit
-def replace_kernel(
-    groups_ptr, new_ptr, group_ptr, numbers_ptr, SIZE: tl.constexpr
-):  # fmt: skip
-    """A group's matrix becomes the new one."""
-    g = tl.program_id(0).to(tl.int64)
-    group_ptr += g * GROUP_WIDTH
-    if _fits(group_ptr, numbers_ptr, False):
-        s = tl.load(group_ptr + GROUP_SIZE).to(tl.int32)
-        new = _load(new_ptr + g * (SIZE * SIZE), s, s, SIZE, SIZE, False)
-        _store(groups_ptr + tl.load(group_ptr + OWN), new, s, s, s, SIZE, False)
-
-
-@triton.jit
-def householder_kernel(
-    x_ptr, q_ptr, group_ptr, numbers_ptr, FURTHER: tl.constexpr, SIZE: tl.constexpr
-):  # fmt: skip
-    """Q of the QR decomposition of x (groups, SIZE, SIZE), by Householder reflections.
-
-    R has no negative diagonal entry. Reflections are orthogonal whatever x is; a column of zeros is reflected nowhere.
-    `orthogonal.gram_schmidt_kernel` does the same in a tenth of the time, where it can run.
-    """
-    group_ptr += tl.program_id(0) * GROUP_WIDTH
-    if _fits(group_ptr, numbers_ptr, FURTHER):
-        s = tl.load(group_ptr + GROUP_SIZE).to(tl.int32)
-        i = tl.arange(0, SIZE)
-        first = tl.program_id(0).to(tl.int64) * (SIZE * SIZE)
-        x = _load(x_ptr + first, s, s, SIZE, SIZE, False)
-        largest = tl.max(tl.max(tl.abs(x), axis=1), axis=0)
-        x = x / tl.where(largest > 0, largest, 1.0)  # squares of small moments would underflow
-        turned = tl.where(
-            i[:, None] == i[None, :], 1.0, 0.0
-        )  # Qᵀ: its sums go along the same axis as those of x
-        sign = tl.full((SIZE,), 1.0, tl.float32)
-        for step in range(s):
-            v = tl.sum(tl.where(i[None, :] == step, x, 0.0), axis=1)
-            v = tl.where(i >= step, v, 0.0)
-            head = tl.sum(tl.where(i == step, v, 0.0), axis=0)
-            length = tl.sqrt(tl.sum(v * v, axis=0))
-            v += tl.where(i == step, tl.where(head < 0, -length, length), 0.0)
-            square = 2 * length * (length + tl.abs(head))  # of the new v
-            factor = tl.where(square > 0, 2 / tl.where(square > 0, square, 1.0), 0.0)
-            x -= v[:, None] * (factor * tl.sum(v[:, None] * x, axis=0))[None, :]
-            turned -= v[:, None] * (factor * tl.sum(v[:, None] * turned, axis=0))[None, :]
-            sign = tl.where(i == step, tl.where(head < 0, 1.0, tl.where(square > 0, -1.0, 1.0)), sign)
-        _store(q_ptr + first, tl.trans(turned * sign[:, None]), s, s, SIZE, SIZE, False)
+        C = load_tile(moments_ptr, s, s, s, SIZE, False)
+        store_tile(moments_ptr, decay * C + (1 - decay) * seen, s, s, s, SIZE, False)

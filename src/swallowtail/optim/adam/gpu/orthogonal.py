@@ -4,7 +4,7 @@ A scalar product with a column takes one exchange between the two. In step k, co
 goes to shared memory, and all threads subtract what their columns have of it. That loses digits where columns are
 nearly parallel, so it is done twice: then columns are orthogonal to rounding (twice is enough unless the condition
 number exceeds 10⁷, and the identity that is added to moments keeps it below). The Householder reflections of
-`group_kernels.orthogonal_kernel` exchange sums between all threads in every step, and take ten times as long.
+`fit_kernels.householder_kernel` exchange sums between all threads in every step, and take ten times as long.
 """
 
 from __future__ import annotations
