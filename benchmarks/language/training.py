@@ -33,7 +33,11 @@ class Job(NamedTuple):
 
 
 class Trainer:
-    """A model and its optimisers."""
+    """A model and its optimisers.
+
+    On a GPU the gradients of a step are recorded as a CUDA graph, for every method alike: launched one by one, a small
+    model's kernels take the host longer than the device.
+    """
 
     def __init__(self, job: Job) -> None:
         torch.set_float32_matmul_precision("high")  # SOAP's products in TF32
@@ -42,20 +46,49 @@ class Trainer:
         self.optimizers = METHODS[job.method].make(self.model, job.rate)
         self.rates = [[group["lr"] for group in each.param_groups] for each in self.optimizers]
         self.text = library_sources()
-        self.rows = self.text.batches(self.size, job.device, job.seed)
+        self._data = self.text.train.to(job.device)
+        self._draws = torch.Generator().manual_seed(job.seed)
+        self._span = torch.arange(self.size.context + 1, device=job.device)
+        self._starts = torch.zeros(self.size.batch, 1, dtype=torch.int64, device=job.device)
+        self._graph = self._recorded() if job.device == "cuda" else None
 
     def step(self, share: float) -> None:
         """One step at this share of the rate."""
         for optimizer, rates in zip(self.optimizers, self.rates, strict=True):
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * share
-        self.model.zero_grad()
-        with precision(self.job.device):
-            value = loss(self.model, next(self.rows))
-        value.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        last = len(self._data) - self.size.context - 1
+        starts = torch.randint(last, self._starts.shape, generator=self._draws)
+        if self._graph is None:
+            self._starts.copy_(starts)
+            self._gradients()
+        else:
+            self._starts.copy_(starts.pin_memory(), non_blocking=True)
+            self._graph.replay()
         for optimizer in self.optimizers:
             optimizer.step()
+
+    def _gradients(self) -> None:
+        """Of random rows, clipped."""
+        self.model.zero_grad()
+        rows = self._data[self._starts + self._span].long()
+        with precision(self.job.device):
+            value = loss(self.model, rows)
+        value.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+
+    def _recorded(self) -> torch.cuda.CUDAGraph:
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):  # libraries set themselves up in their first calls
+            for _ in range(3):
+                self._gradients()
+        torch.cuda.current_stream().wait_stream(stream)
+        self.model.zero_grad()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._gradients()
+        return graph
 
     def validate(self) -> float:
         return validate(self.model, self.text, self.size, self.job.device)

@@ -85,7 +85,7 @@ def prepare(
         return dispatch.prepare(wiring, angles, eigenvalues, dtype)
     wiring = _butterfly(wiring)
     prepared = tables.prepare(wiring, angles, eigenvalues, dtype, fast)
-    if dtype == torch.float32 and len(angles) == 1 and wiring.depth == 1:
+    if dtype == torch.float32 and len(angles) == 1:
         prepared = prepared._replace(blocks=BlockTables(wiring, angles, eigenvalues))
     return prepared
 

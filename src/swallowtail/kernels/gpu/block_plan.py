@@ -45,6 +45,15 @@ STRIDED_TILES = {
     1: StridedTile(6, 6), 2: StridedTile(6, 3), 3: StridedTile(3, 4), 4: StridedTile(3, 2),
 }  # fmt: skip
 MIN_SIZE = 16  # of a matrix that tensor cores multiply
+ROUNDS = (11, 12)  # stages of butterflies whose Q D Qᵀ is faster by rounds of groups
+
+
+def by_rounds(n: int, depth: int, form: Form) -> bool:
+    """Whether `half_rounds` is faster than the plan below, where it can run. It is also more accurate."""
+    bits = (n - 1).bit_length()
+    return n % 8 == 0 and (
+        (depth == 1 and form == "symmetric" and bits in ROUNDS) or (depth > 1 and bits <= 12)
+    )
 
 
 def block_plan(n: int, form: Form, reverse: bool, dtype: torch.dtype) -> BlockPlan | None:

@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from swallowtail.kernels.gpu import butterfly, round_matrices, tables
-from swallowtail.kernels.gpu.block_plan import BlockPlan, Form, block_plan, strided_passes
+from swallowtail.kernels.gpu import butterfly, half_rounds, round_matrices, tables
+from swallowtail.kernels.gpu.block_plan import BlockPlan, Form, block_plan, by_rounds, strided_passes
+from swallowtail.kernels.gpu.half_rounds import MadeHalf
 from swallowtail.kernels.gpu.plan import Pass
 from swallowtail.wiring import Butterfly
 
@@ -36,11 +37,16 @@ class Made(NamedTuple):
     strided: tuple[tuple[Pass, tables.Coefficients], ...]
 
 
+def goes_by_rounds(wiring: Butterfly, form: Form, dtype: torch.dtype, where: torch.device) -> bool:
+    """Whether a product is done by rounds of groups."""
+    return by_rounds(wiring.n, wiring.depth, form) and half_rounds.suits(wiring, dtype, where)
+
+
 class BlockTables:
     """Makes tables when they are first asked for, and keeps them as long as the angles are valid.
 
     Args:
-        wiring: a butterfly of depth 1.
+        wiring: a butterfly.
         angles: shape (1, K).
         eigenvalues: shape (1, n), or None.
     """
@@ -49,9 +55,9 @@ class BlockTables:
         self._wiring = wiring
         self._angles = angles.detach()
         self._eigenvalues = None if eigenvalues is None else eigenvalues.detach()
-        self._made: dict[tuple[Form, torch.dtype], Made] = {}
+        self._made: dict[tuple[Form, torch.dtype], Made | MadeHalf] = {}
 
-    def get(self, form: Form, dtype: torch.dtype) -> Made:
+    def get(self, form: Form, dtype: torch.dtype) -> Made | MadeHalf:
         """The tables of a form for vectors of a half-precision dtype."""
         kept = self._made.get((form, dtype))
         if kept is None:
@@ -70,12 +76,14 @@ def make(
     eigenvalues: torch.Tensor | None,
     form: Form,
     dtype: torch.dtype,
-) -> Made:
+) -> Made | MadeHalf:
     """The tables for Q x, Qᵀ x or Q D Qᵀ x.
 
     Q D Qᵀ x has three rounds: the outer half of the stages to the basis, one symmetric matrix per block that holds the
     inner half with D, and the outer half from the basis.
     """
+    if goes_by_rounds(wiring, form, dtype, angles.device):
+        return half_rounds.make(wiring, angles, eigenvalues, form, dtype)
     chosen = block_plan(wiring.n, form, wiring.reverse, dtype)
     assert chosen is not None  # `blocks.suits` asked before
     low_first = (form == "from_basis") != wiring.reverse

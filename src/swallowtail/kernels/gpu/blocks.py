@@ -6,12 +6,13 @@ from functools import lru_cache
 
 import torch
 
-from swallowtail.kernels.gpu import device
+from swallowtail.kernels.gpu import device, half_rounds
 from swallowtail.kernels.gpu.block_plan import STRIDED_TILES, STRIDED_WARPS, Form, block_plan, strided_passes
-from swallowtail.kernels.gpu.block_tables import Made
+from swallowtail.kernels.gpu.block_tables import Made, goes_by_rounds
 from swallowtail.kernels.gpu.gluon.blocks import blocks_kernel
 from swallowtail.kernels.gpu.gluon.strided import strided_kernel
 from swallowtail.kernels.gpu.gluon.thirds import thirds_kernel
+from swallowtail.kernels.gpu.half_rounds import MadeHalf
 from swallowtail.kernels.gpu.launch import launch
 from swallowtail.kernels.gpu.plan import tiles_of
 from swallowtail.kernels.gpu.triton.dense import dense_kernel
@@ -25,7 +26,7 @@ def suits(wiring: Butterfly, x: torch.Tensor, form: Form) -> bool:
     """Whether these kernels take vectors x (1, m, n); the others take any."""
     if x.dtype not in HALF or len(x) != 1:
         return False
-    launches = _launches(wiring, form, x.dtype)
+    launches = _launches(wiring, form, x.dtype, x.device)
     return (
         (launches == 1 or (launches > 1 and x.numel() >= MANY))
         and device.multiplies_half_blocks(x.device)
@@ -40,20 +41,24 @@ def suits_live(wiring: Butterfly, x: torch.Tensor, angles: torch.Tensor, form: F
 
 
 @lru_cache(maxsize=256)
-def _launches(wiring: Butterfly, form: Form, dtype: torch.dtype) -> int:
+def _launches(wiring: Butterfly, form: Form, dtype: torch.dtype, where: torch.device) -> int:
     """How many launches a product takes; 0 if these kernels do not take it."""
+    if goes_by_rounds(wiring, form, dtype, where):
+        return 1
     chosen = block_plan(wiring.n, form, wiring.reverse, dtype) if wiring.depth == 1 else None
     if chosen is None:
         return 0
     return 1 + len(strided_passes(wiring.n, chosen.width)) * (2 if form == "symmetric" else 1)
 
 
-def apply(wiring: Butterfly, made: Made, x: torch.Tensor, form: Form) -> torch.Tensor:
+def apply(wiring: Butterfly, made: Made | MadeHalf, x: torch.Tensor, form: Form) -> torch.Tensor:
     """Q x, Qᵀ x or Q D Qᵀ x on x (1, m, n), rounded to half precision between rounds and passes.
 
     In fp16 a number between two rounds can exceed the range although the result does not: up to √32 times the largest
     number of x.
     """
+    if isinstance(made, MadeHalf):
+        return half_rounds.apply(made, x)
     growing = (form == "from_basis") != wiring.reverse  # the order of strides
     both = form == "symmetric"
     y = x
