@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from swallowtail.optim.adam.groups import new_groups
 from swallowtail.optim.adam.state import LEFT, RIGHT, SIDES, DeviceNumbers, Numbers, Stack
 
 GROUP = {
@@ -69,5 +70,12 @@ def test_a_stack_counts_from_its_state():
     stack.begin_step()
     assert (stack.t, stack.refit) == (10, True)
     assert stack.numbers == numbers(10, (4, 3))
-    assert stack.fits(early=False) == {1}
-    assert stack.fits(early=True) == {0, 1}  # the last step may not count: then this is the ninth
+    assert stack.fits(early=True) == {1}
+
+
+def test_a_fit_of_groups_may_turn_out_to_be_early():
+    state = {"step": torch.tensor(9.0), **new_groups(LEFT, 4, torch.zeros(()))}
+    stack = Stack(GROUP, (4, 3), [torch.nn.Parameter(torch.ones(4, 3))], [state])
+    stack.begin_step()
+    assert stack.fits(early=False) == {2}  # for the first time
+    assert stack.fits(early=True) == {0, 2}  # the last step may not count: then this is the ninth

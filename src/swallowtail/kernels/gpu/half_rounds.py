@@ -36,6 +36,7 @@ class Tile(NamedTuple):
     warps: int
     programs: int  # per multiprocessor
     ahead: int = 4  # steps before their use that tables are loaded
+    fetch: bool = False  # the next vectors come to the L2 cache while steps are done
 
     @property
     def units(self) -> int:
@@ -44,7 +45,7 @@ class Tile(NamedTuple):
 
 
 # By the rows of shared memory that they have room for. The fastest on an H200.
-TILES = {872: Tile(64, 8, 2), 1768: Tile(32, 8, 2), 3528: Tile(32, 16, 1), 7048: Tile(16, 16, 1)}
+TILES = {872: Tile(32, 8, 4), 1160: Tile(32, 8, 3), 2312: Tile(16, 8, 3), 7000: Tile(16, 16, 1, 8)}
 
 
 class Sweep(NamedTuple):
@@ -164,6 +165,7 @@ def apply(made: MadeHalf, x: torch.Tensor) -> torch.Tensor:
         half_rounds_kernel, (workers,), x, y, made.matrices.view(torch.int32), sweep.place, sweep.barrier,
         sweep.entry, gain, x.shape[1], n // 8, tiles, workers, sweep.steps,
         GAIN=made.gain is not None, KIND=KINDS[x.dtype], PARTS=made.parts, N=rows(n), LANES=tile.lanes,
-        UNITS=tile.units, AHEAD=tile.ahead, FETCH=tile.programs == 1, WARPS=tile.warps, warps=tile.warps,
+        UNITS=tile.units, AHEAD=tile.ahead, FETCH=tile.fetch, ENTRIES=len(sweep.entry), WARPS=tile.warps,
+        warps=tile.warps,
     )  # fmt: skip
     return y

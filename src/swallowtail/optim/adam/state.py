@@ -239,8 +239,12 @@ class Stack:
         return self.numbers.fit == 2
 
     def fits(self, early: bool) -> set[int]:
-        """What `Numbers.fit` of this step can be; ``early``: the last step may turn out not to count."""
-        return {self.numbers.fit, self.numbers_of(max(1, self.t - 1)).fit if early else self.numbers.fit}
+        """What `Numbers.fit` of this step can be; ``early``: the last step may turn out not to count.
+
+        Only groups can decide on the device.
+        """
+        last = max(1, self.t - 1) if early and self.grouped else self.t
+        return {self.numbers.fit, self.numbers_of(last).fit}
 
     @property
     def grouped(self) -> bool:

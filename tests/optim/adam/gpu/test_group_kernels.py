@@ -19,7 +19,7 @@ SHARED = 227 * 1024  # bytes of an H200's multiprocessor that one program can ha
 @pytest.mark.parametrize("even", [True, False])
 @pytest.mark.parametrize("kernel", ["step_kernel", "carry_kernel"])
 def test_steps_compile(kernel, even):
-    constants = {"EVEN": even, "SIZE": 128}
+    constants = {"EVEN": even, **({"HALF": True} if kernel == "step_kernel" else {}), "SIZE": 128}
     found = compile_for_h200(getattr(group_kernels, kernel), matrices.WARPS, constants, KINDS)
     assert "wgmma" in found.asm["ptx"]  # on tensor cores
     if even:  # loads of four numbers: places in tables are known to be aligned

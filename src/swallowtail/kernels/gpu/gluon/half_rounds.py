@@ -96,18 +96,19 @@ def _piece(start, n, LANES: gl.constexpr, UNITS: gl.constexpr, WARPS: gl.constex
 
 
 @gluon.jit
-def _addresses(entry_ptr, start, LANES: gl.constexpr, UNITS: gl.constexpr, WARPS: gl.constexpr):
+def _addresses(entries, start, LANES: gl.constexpr, UNITS: gl.constexpr, WARPS: gl.constexpr):
     """Addresses for moving a piece of all vectors between threads and rows, (LANES, UNITS, 1).
 
     Lane 4 g + t has coordinates 8 t to 8 t + 7 of vector g, two in each of four registers. Register r of all lanes is a
     matrix of 8 vectors and the coordinates 8 t + 2 r and 8 t + 2 r + 1. Lane l gives the address of the row of
-    coordinate l % 8 of matrix l // 8: `half_plan.entries` has them for each 32 coordinates.
+    coordinate l % 8 of matrix l // 8: `half_plan.entries` has them for each 32 coordinates, and they are in shared
+    memory from ``entries`` on.
     """
     LAYOUT: gl.constexpr = gl.SliceLayout(2, _tile(LANES, WARPS))
     vector = gl.arange(0, LANES, gl.SliceLayout(1, LAYOUT))[:, None]
     unit = start // 8 + gl.arange(0, UNITS, gl.SliceLayout(0, LAYOUT))[None, :]
-    place = gl.load(entry_ptr + (unit >> 2) * 32 + (vector & 7) * 4 + (unit & 3))
-    return shared_address(place ^ ((vector >> 3) * 16))[:, :, None]
+    place = peek(entries + ((unit >> 2) * 128 + (vector & 7) * 16 + (unit & 3) * 4))
+    return shared_address(place.to(gl.int32, bitcast=True) ^ ((vector >> 3) * 16))[:, :, None]
 
 
 @gluon.jit
@@ -127,7 +128,7 @@ def _fetch(x_ptr, row, n, LANES: gl.constexpr, WARPS: gl.constexpr):
 def half_rounds_kernel(
     x_ptr, y_ptr, matrix_ptr, place_ptr, flag_ptr, entry_ptr, gain_ptr, n_rows, n_units, tiles, workers, steps,
     GAIN: gl.constexpr, KIND: gl.constexpr, PARTS: gl.constexpr, N: gl.constexpr, LANES: gl.constexpr,
-    UNITS: gl.constexpr, AHEAD: gl.constexpr, FETCH: gl.constexpr, WARPS: gl.constexpr,
+    UNITS: gl.constexpr, AHEAD: gl.constexpr, FETCH: gl.constexpr, ENTRIES: gl.constexpr, WARPS: gl.constexpr,
 ):  # fmt: skip
     """Steps on vectors x.
 
@@ -152,14 +153,17 @@ def half_rounds_kernel(
         UNITS: eights of coordinates that are read at a time.
         AHEAD: how many steps before their use tables are loaded.
         FETCH: the next vectors come to the L2 cache meanwhile.
+        ENTRIES: how many pieces of 32 entries there are.
         WARPS: warps per program.
     """
     n = n_units * 8
     TILE: gl.constexpr = _tile(LANES, WARPS)
-    SIZE: gl.constexpr = N * LANES * 2  # bytes of all rows; the words of `enter_code` come after them
+    # Bytes of all rows. The words of `enter_code` come after them, then the entries.
+    SIZE: gl.constexpr = N * LANES * 2
+    WORD_BYTES: gl.constexpr = 512
     WORDS: gl.constexpr = gl.BlockedLayout([1], [32], [WARPS], [0])
     memory = gl.allocate_shared_memory(
-        gl.float32, [SIZE // 128 + 8, 32], gl.SwizzledSharedLayout(1, 1, 1, [0])
+        gl.float32, [(SIZE + WORD_BYTES) // 128 + ENTRIES, 32], gl.SwizzledSharedLayout(1, 1, 1, [0])
     )
     # Without a use the compiler would drop the allocation.
     memory.index(0).store(gl.zeros([32], gl.float32, WORDS))
@@ -169,6 +173,10 @@ def half_rounds_kernel(
     # Padding reads the spare rows, which therefore have to be finite.
     for first in range(0, 4 * LANES, 32 * WARPS):
         _set(shared_address((SIZE - 16 * LANES) + gl.minimum(first + word, 4 * LANES - 1) * 4), word * 0)
+    for first in range(0, 32 * ENTRIES, 32 * WARPS):
+        number = gl.minimum(first + word, 32 * ENTRIES - 1)
+        _set(shared_address(SIZE + WORD_BYTES + number * 4), gl.load(entry_ptr + number))
+    entries = shared_address(SIZE + WORD_BYTES)
     first_word = shared_address(lane * 0 + SIZE)
     own_word = first_word + (lane * 4 + 4)
     for tile in range(gl.program_id(0), tiles, workers):
@@ -180,7 +188,7 @@ def half_rounds_kernel(
             x = gl.load(x_ptr + row + column, mask=some, other=0.0)
             gl.inline_asm_elementwise(
                 enter_code(KIND, False), several(28),
-                [_addresses(entry_ptr, start, LANES, UNITS, WARPS), own_word, first_word, x],
+                [_addresses(entries, start, LANES, UNITS, WARPS), own_word, first_word, x],
                 dtype=gl.int16, is_pure=False, pack=8,
             )  # fmt: skip
         gl.thread_barrier()
@@ -189,7 +197,7 @@ def half_rounds_kernel(
         )
         exponent = lane * 0
         if usual == 0:
-            exponent = _read_scaled(x_ptr, row, entry_ptr, own_word, n, KIND, LANES, UNITS, WARPS)
+            exponent = _read_scaled(x_ptr, row, entries, own_word, n, KIND, LANES, UNITS, WARPS)
             gl.thread_barrier()
         if FETCH:
             following = gl.minimum((tile + workers) * LANES + lane, n_rows - 1).to(gl.int64) * n
@@ -198,15 +206,15 @@ def half_rounds_kernel(
         if GAIN:
             exponent += gl.load(gain_ptr)
         if usual == 0:
-            _leave(y_ptr, row, entry_ptr, exponent, n, 2, KIND, LANES, UNITS, WARPS)
+            _leave(y_ptr, row, entries, exponent, n, 2, KIND, LANES, UNITS, WARPS)
         else:
-            _leave(y_ptr, row, entry_ptr, exponent, n, 1 if GAIN else 0, KIND, LANES, UNITS, WARPS)
+            _leave(y_ptr, row, entries, exponent, n, 1 if GAIN else 0, KIND, LANES, UNITS, WARPS)
         gl.thread_barrier()
 
 
 @gluon.jit
 def _leave(
-    y_ptr, row, entry_ptr, exponent, n, FACTORS: gl.constexpr, KIND: gl.constexpr, LANES: gl.constexpr,
+    y_ptr, row, entries, exponent, n, FACTORS: gl.constexpr, KIND: gl.constexpr, LANES: gl.constexpr,
     UNITS: gl.constexpr, WARPS: gl.constexpr,
 ):  # fmt: skip
     """Write a tile, each vector times 2^exponent in so many FACTORS."""
@@ -214,7 +222,7 @@ def _leave(
         column, some = _piece(start, n, LANES, UNITS, WARPS)
         y = gl.inline_asm_elementwise(
             leave_code(KIND, FACTORS), several(24), [
-                _addresses(entry_ptr, start, LANES, UNITS, WARPS), exponent, column * 0,
+                _addresses(entries, start, LANES, UNITS, WARPS), exponent, column * 0,
             ], dtype=y_ptr.dtype.element_ty, is_pure=False, pack=8,
         )  # fmt: skip
         gl.store(y_ptr + row + column, y, mask=some)
@@ -222,7 +230,7 @@ def _leave(
 
 @gluon.jit
 def _read_scaled(
-    x_ptr, row, entry_ptr, own_word, n, KIND: gl.constexpr, LANES: gl.constexpr, UNITS: gl.constexpr,
+    x_ptr, row, entries, own_word, n, KIND: gl.constexpr, LANES: gl.constexpr, UNITS: gl.constexpr,
     WARPS: gl.constexpr,
 ):  # fmt: skip
     """Read a tile once more, each vector times a power of two; the exponents that undo it, (LANES, 1, 1)."""
@@ -244,7 +252,7 @@ def _read_scaled(
         x = gl.load(x_ptr + row + column, mask=some, other=0.0)
         gl.inline_asm_elementwise(
             enter_code(KIND, True), several(28),
-            [_addresses(entry_ptr, start, LANES, UNITS, WARPS), own_word, -exponent, x],
+            [_addresses(entries, start, LANES, UNITS, WARPS), own_word, -exponent, x],
             dtype=gl.int16, is_pure=False, pack=8,
         )  # fmt: skip
     return exponent

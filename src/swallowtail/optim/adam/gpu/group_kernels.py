@@ -2,7 +2,8 @@
 
 Both sides of a matrix are cut into groups, so the matrix is cut into tiles that have nothing to do with each other: the
 rows of one left group and the columns of one right group. A program takes a tile through the whole step, with products
-on tensor cores in TF32: gradients are noisier than its 10 bits. A side without a basis is cut into tiles all the same.
+on tensor cores in bf16: gradients are noisier than its 8 bits, and losses were the same as with TF32. A side without a
+basis is cut into tiles all the same.
 
 Which matrix, tile or group a program works on stands in tables, so that one launch serves matrices of all shapes.
 Tensors are found by how many entries beyond the first of their kind they begin. SIZE is the size of the largest group,
@@ -69,13 +70,30 @@ def load_tile(ptr, rows, columns, length, SIZE: tl.constexpr, EVEN: tl.constexpr
 
 
 @triton.jit
+def _load_once(ptr, rows, columns, length, SIZE: tl.constexpr, EVEN: tl.constexpr):
+    """What is not needed again leaves the room in caches to the bases."""
+    at, some = _places(rows, columns, length, SIZE)
+    if EVEN:
+        x = tl.load(ptr + at, eviction_policy="evict_first")
+    else:
+        x = tl.load(ptr + at, mask=some, other=0.0, eviction_policy="evict_first")
+    return x.to(tl.float32)
+
+
+@triton.jit
 def store_tile(ptr, x, rows, columns, length, SIZE: tl.constexpr, EVEN: tl.constexpr):
     at, some = _places(rows, columns, length, SIZE)
     x = x.to(ptr.dtype.element_ty)
     if EVEN:
-        tl.store(ptr + at, x)
+        tl.store(ptr + at, x, eviction_policy="evict_first")
     else:
-        tl.store(ptr + at, x, mask=some)
+        tl.store(ptr + at, x, mask=some, eviction_policy="evict_first")
+
+
+@triton.jit
+def _product(a, b, HALF: tl.constexpr):
+    """On tensor cores, in bf16 (HALF) or TF32."""
+    return tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16)) if HALF else tl.dot(a, b, input_precision="tf32")
 
 
 @triton.jit
@@ -99,12 +117,12 @@ def _tile(tile_ptr, matrix_ptr, EVEN: tl.constexpr, SIZE: tl.constexpr):
 @triton.jit
 def step_kernel(
     g_ptr, p_ptr, first_ptr, second_ptr, groups_ptr, matrix_ptr, tile_ptr, numbers_ptr, taken_ptr,
-    EVEN: tl.constexpr, SIZE: tl.constexpr,
+    EVEN: tl.constexpr, HALF: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     """p ← kept · p − lr · Q_L Adam(Q_Lᵀ G Q_R) Q_Rᵀ if the step is taken; moments (n, m) move on if it is used.
 
-    EVEN: all tiles are whole, and both sides have bases. Bases are loaded where they are needed, twice each: registers
-    do not hold more than three tiles.
+    EVEN: all tiles are whole, and both sides have bases. HALF: products in bf16. Bases are loaded where they are
+    needed, twice each: registers do not hold more than three tiles.
     """
     matrix_ptr, i, j, m, n, s_left, s_right, rows, columns, here, turned = _tile(
         tile_ptr, matrix_ptr, EVEN, SIZE
@@ -113,34 +131,34 @@ def step_kernel(
     left, right = tl.load(matrix_ptr + LEFT_FIRST), tl.load(matrix_ptr + RIGHT_FIRST)
     left_ptr = groups_ptr + _aligned(matrix_ptr, LEFT_GROUPS) + i * s_left * s_left
     right_ptr = groups_ptr + _aligned(matrix_ptr, RIGHT_GROUPS) + j * s_right * s_right
-    z = load_tile(g_ptr + _aligned(matrix_ptr, GRADIENT) + here, rows, columns, n, SIZE, EVEN)
+    z = _load_once(g_ptr + _aligned(matrix_ptr, GRADIENT) + here, rows, columns, n, SIZE, EVEN)
     z = z * number(numbers_ptr, SIGN)
     if EVEN or right >= 0:
-        z = tl.dot(z, load_tile(right_ptr, s_right, s_right, s_right, SIZE, EVEN), input_precision="tf32")
+        z = _product(z, load_tile(right_ptr, s_right, s_right, s_right, SIZE, EVEN), HALF)
     z = tl.trans(z)
     if EVEN or left >= 0:
-        z = tl.dot(z, load_tile(left_ptr, s_left, s_left, s_left, SIZE, EVEN), input_precision="tf32")
+        z = _product(z, load_tile(left_ptr, s_left, s_left, s_left, SIZE, EVEN), HALF)
     used = tl.load(numbers_ptr + USED) > 0
     second_ptr += _aligned(matrix_ptr, SECOND) + turned
-    second = load_tile(second_ptr, columns, rows, m, SIZE, EVEN)
+    second = _load_once(second_ptr, columns, rows, m, SIZE, EVEN)
     moved = number(numbers_ptr, KEPT2) * second + number(numbers_ptr, NEW2) * z * z
     second = tl.where(used, moved, second)
     store_tile(second_ptr, second, columns, rows, m, SIZE, EVEN)
     first_ptr += _aligned(matrix_ptr, FIRST) + turned
-    first = load_tile(first_ptr, columns, rows, m, SIZE, EVEN)
+    first = _load_once(first_ptr, columns, rows, m, SIZE, EVEN)
     first = tl.where(used, first + number(numbers_ptr, NEW1) * (z - first), first)
     store_tile(first_ptr, first, columns, rows, m, SIZE, EVEN)
     u = direction(first, second, numbers_ptr)
     if EVEN or left >= 0:
         Q = load_tile(left_ptr, s_left, s_left, s_left, SIZE, EVEN)
-        u = tl.dot(u, tl.trans(Q), input_precision="tf32")
+        u = _product(u, tl.trans(Q), HALF)
     u = tl.trans(u)
     if EVEN or right >= 0:
         Q = load_tile(right_ptr, s_right, s_right, s_right, SIZE, EVEN)
-        u = tl.dot(u, tl.trans(Q), input_precision="tf32")
+        u = _product(u, tl.trans(Q), HALF)
     if tl.load(taken_ptr) != 0:
         p_ptr += _aligned(matrix_ptr, PARAMETER) + here
-        p = load_tile(p_ptr, rows, columns, n, SIZE, EVEN)
+        p = _load_once(p_ptr, rows, columns, n, SIZE, EVEN)
         new = number(numbers_ptr, KEPT) * p - number(numbers_ptr, LR) * u
         store_tile(p_ptr, new, rows, columns, n, SIZE, EVEN)
 

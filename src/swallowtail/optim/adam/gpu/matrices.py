@@ -91,7 +91,8 @@ class Matrices:
         launch(
             group_kernels.step_kernel, (len(tiles),), member.g, member.p, member.state["exp_avg"],
             member.state["exp_avg_sq"], self._first("groups"), self._matrix_table(),
-            on_device(tiles, rows.device), rows, taken, warps=WARPS, EVEN=self._even, SIZE=self._size(),
+            on_device(tiles, rows.device), rows, taken,
+            warps=WARPS, EVEN=self._even, HALF=runs_gluon(rows), SIZE=self._size(),
         )  # fmt: skip
 
     def _sides(self) -> list[tuple[CutSide, CutSide]]:

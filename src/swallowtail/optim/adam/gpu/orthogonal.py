@@ -13,14 +13,18 @@ from swallowtail.kernels.gpu.gluon.pairs import shared_address
 from swallowtail.kernels.gpu.triton_private import gl, gluon
 from swallowtail.optim.adam.gpu.group_kernels import FIT, GROUP_ROW, GROUP_SIZE, GROUP_WIDTH, N_NUMBERS, USED
 
-CHAINS = 4  # sums that a thread adds up at the same time
-N_CHAINS = gl.constexpr(CHAINS)
+
+@gluon.constexpr_function
+def _chains(SIZE):
+    """Sums that a thread adds up at the same time; it has at least four neighbouring rows of each."""
+    return min(4, SIZE // 8)
 
 
 @gluon.constexpr_function
 def _columns(SIZE):
-    """The layout of (CHAINS, SIZE / CHAINS, SIZE): rows cut into chains, a column in two neighbouring threads."""
-    return gl.BlockedLayout([CHAINS, SIZE // CHAINS // 2, 1], [1, 2, 16], [1, 1, SIZE // 16], [1, 0, 2])
+    """The layout of (chains, SIZE / chains, SIZE): rows cut into chains, a column in two neighbouring threads."""
+    chains = min(4, SIZE // 8)
+    return gl.BlockedLayout([chains, SIZE // chains // 2, 1], [1, 2, 16], [1, 1, SIZE // 16], [1, 0, 2])
 
 
 @gluon.jit
@@ -61,6 +65,7 @@ def gram_schmidt_kernel(
 @gluon.jit
 def _decompose(x_ptr, q_ptr, s, length, SIZE: gl.constexpr, WARPS: gl.constexpr):
     L: gl.constexpr = _columns(SIZE)
+    N_CHAINS: gl.constexpr = _chains(SIZE)
     LENGTH: gl.constexpr = SIZE // N_CHAINS
     chain = gl.arange(0, N_CHAINS, gl.SliceLayout(1, gl.SliceLayout(2, L)))[:, None, None]
     link = gl.arange(0, LENGTH, gl.SliceLayout(0, gl.SliceLayout(2, L)))[None, :, None]
