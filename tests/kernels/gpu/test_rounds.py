@@ -57,6 +57,20 @@ def test_eigenvalues_out_of_the_range_of_fp16(scale, prepared):
 
 
 @needs_gluon
+@pytest.mark.parametrize("prepared", [True, False])
+def test_vectors_of_any_size(prepared):
+    """Some vectors of a tile are far from the others, and from 1."""
+    wiring = free_groups(784, 16, 3)
+    angles, _, x, _ = problem(wiring, 1, 40, torch.float32)
+    sizes = torch.tensor([1e-44, 1e-36, 1e-30, 1.0, 1e20, 1e36, 0.0], device=x.device)
+    x = x * sizes[torch.arange(40, device=x.device) % 7][:, None]
+    y = gpu.rotate(wiring, angles, x, prepared=gpu.prepare(wiring, angles) if prepared else None)
+    exact = reference.rotate(wiring, angles.double(), x.double())[0]
+    for row, truth in zip(y[0].double(), exact, strict=True):
+        assert (row - truth).norm() <= 1e-6 * truth.norm() + wiring.n * 2.0**-149
+
+
+@needs_gluon
 def test_rounded_products_where_pytorch_may_round():
     wiring = free_groups(300, 16, 2)
     angles, _, x, _ = problem(wiring, 1, 40, torch.float32)

@@ -25,6 +25,7 @@ DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 # The most bytes of shared memory with which two programs share a multiprocessor.
 HALF_OF_SHARED = 112 << 10
+WORDS = 256  # bytes of shared memory beside the vectors
 MAX_DENSE = 1024  # coordinates of a dense matrix
 
 
@@ -148,7 +149,7 @@ def suits(wiring: Pairs, angles: torch.Tensor, dtype: torch.dtype) -> bool:
         len(angles) == 1
         and dtype in DTYPES
         and device.multiplies_half_blocks(where)
-        and _lanes(wiring.n)[-1] * _rows(wiring.n) * 4 <= device.shared_memory(where)
+        and _lanes(wiring.n)[-1] * _rows(wiring.n) * 4 + WORDS <= device.shared_memory(where)
     )
 
 

@@ -12,8 +12,8 @@ pytest.importorskip("triton", reason="the GPU back end needs Triton")
 @pytest.mark.parametrize("growing", [False, True])
 @pytest.mark.parametrize("form", ["Q x", "Qᵀ x", "Q D Qᵀ x"])
 def test_half_precision_vectors_stay_in_registers(form, growing):
-    """Between four groups, a sweep exchanges its numbers three times through shared memory. Nothing else does: at both
-    ends, threads read and write their own numbers.
+    """Between four groups, a sweep exchanges its numbers three times through shared memory. Beside that, only the
+    largest number of each vector is exchanged: at both ends, threads read and write their own numbers.
     """
     from swallowtail.kernels.gpu.gluon.rotate import whole_rotate_kernel
 
@@ -26,4 +26,5 @@ def test_half_precision_vectors_stay_in_registers(form, growing):
         "ptx"
     ]
     stored = assembly.count("st.shared") + assembly.count("stmatrix")
-    assert stored == sweeps * 3 * (rows * 1024 // 128) // 4
+    exchanged = sweeps * 3 * (rows * 1024 // 128) // 4
+    assert exchanged < stored <= exchanged + rows + 3

@@ -1,7 +1,7 @@
 """Gluon kernel for Q x, Qᵀ x and Q D Qᵀ x on vectors that a program keeps whole in registers.
 
-It computes what Triton's `rotate_kernel` does. It is used where the exchanges between threads, not the memory, take the
-time: half-precision storage and Q D Qᵀ x.
+It computes what Triton's `rotate_kernel` does, powers of two for vectors of any size included. It is used where the
+exchanges between threads, not the memory, take the time: half-precision storage and Q D Qᵀ x.
 """
 
 from __future__ import annotations
@@ -56,18 +56,39 @@ def _sweep(
 
 
 @gluon.jit
-def _times_diagonal(
-    x, ptr, n, GROUP: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr, ROWS: gl.constexpr,
+def _diagonal(
+    ptr, n, GROUP: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr, ROWS: gl.constexpr,
     WARPS: gl.constexpr, EVEN: gl.constexpr,
 ):  # fmt: skip
-    """x, in the layout of GROUP, times a diagonal (n,)."""
+    """A diagonal (n,) in the layout of GROUP, (2^r, 1, M)."""
     at = layouts.coordinates(GROUP, GROUPS, BITS, layouts.group_layout(GROUP, GROUPS, BITS, 1, WARPS))
     if EVEN:  # noqa: SIM108 (the compiler takes one branch)
         diagonal = gl.load(ptr + at)
     else:
         diagonal = gl.load(ptr + at, mask=at < n, other=0.0)
     layout: gl.constexpr = layouts.group_layout(GROUP, GROUPS, BITS, ROWS, WARPS)
-    return x * gl.convert_layout(diagonal, layout, assert_trivial=True)
+    return gl.convert_layout(diagonal, layout, assert_trivial=True)
+
+
+@gluon.jit
+def _exponent(x):
+    """e with 2^e ≤ the largest number of each vector of x (2^r, ROWS, M) < 2^(e+1), (ROWS,); as in `triton.ranges`."""
+    largest = gl.max(gl.max(gl.abs(x), axis=0), axis=1)  # partners first: they are in one thread
+    e = ((largest.to(gl.int32, bitcast=True) >> 23) & 255) - 127
+    return gl.minimum(gl.maximum(e, -120), 120)
+
+
+@gluon.jit
+def _times_power(x, e, PARTS: gl.constexpr):
+    """x · 2^e for each vector, in so many factors on the same side of 1; e (ROWS,) in any layout."""
+    LAYOUT: gl.constexpr = gl.SliceLayout(1, gl.SliceLayout(0, x.type.layout))
+    e = gl.convert_layout(e, LAYOUT)
+    part = e // PARTS
+    for k in gl.static_range(PARTS):
+        own = part if k + 1 < PARTS else e - (PARTS - 1) * part
+        factor = ((own + 127) << 23).to(gl.float32, bitcast=True)
+        x = x * gl.expand_dims(gl.expand_dims(factor, 1), 0)
+    return x
 
 
 @gluon.jit
@@ -99,20 +120,28 @@ def whole_rotate_kernel(
     x = layouts.load(
         x_ptr + batch * x_stride, first, n, n_rows, DTYPE, BEGIN, GROUPS, BITS, ROWS, WARPS, EVEN
     )
+    RANGED: gl.constexpr = x_ptr.dtype.element_ty != gl.float16
+    BOTH: gl.constexpr = TO_BASIS and FROM_BASIS and MIDDLE
+    if RANGED:
+        size = _exponent(x)  # shape: (ROWS,)
+        x = _times_power(x, -size, 1)
     if TO_BASIS:
         for d in range(DEPTH - 1):
             x = _sweep(
                 x, u_ptr + d * SWEEP, v_ptr + d * SWEEP, not GROWING, True, FAST, GROUPS, BITS, ROWS, WARPS
             )
             if FAST:
-                x = _times_diagonal(x, scale_ptr + d * n, n, INNER, GROUPS, BITS, ROWS, WARPS, EVEN)
+                x = x * _diagonal(scale_ptr + d * n, n, INNER, GROUPS, BITS, ROWS, WARPS, EVEN)
             x = layouts.exchange(x, INNER, OUTER, GROUPS, BITS, ROWS, WARPS)
         last = (DEPTH - 1) * SWEEP
         x = _sweep(x, u_ptr + last, v_ptr + last, not GROWING, True, FAST, GROUPS, BITS, ROWS, WARPS)
     if MIDDLE:
-        x = _times_diagonal(
-            x, middle_ptr + batch * middle_stride, n, INNER, GROUPS, BITS, ROWS, WARPS, EVEN
-        )  # fmt: skip
+        middle = _diagonal(middle_ptr + batch * middle_stride, n, INNER, GROUPS, BITS, ROWS, WARPS, EVEN)
+        if RANGED and BOTH:
+            size_d = _exponent(middle)  # shape: (1,)
+            middle = _times_power(middle, -size_d, 1)
+            size = size + gl.convert_layout(size_d, size.type.layout)
+        x = x * middle
     if FROM_BASIS:
         last = (DEPTH - 1) * SWEEP
         x = _sweep(x, u_again_ptr + last, v_again_ptr + last, GROWING, False, FAST, GROUPS, BITS, ROWS, WARPS)
@@ -120,8 +149,10 @@ def whole_rotate_kernel(
             d = DEPTH - 2 - i
             x = layouts.exchange(x, OUTER, INNER, GROUPS, BITS, ROWS, WARPS)
             if FAST:
-                x = _times_diagonal(x, scale_ptr + d * n, n, INNER, GROUPS, BITS, ROWS, WARPS, EVEN)
+                x = x * _diagonal(scale_ptr + d * n, n, INNER, GROUPS, BITS, ROWS, WARPS, EVEN)
             x = _sweep(
                 x, u_again_ptr + d * SWEEP, v_again_ptr + d * SWEEP, GROWING, False, FAST, GROUPS, BITS, ROWS, WARPS
             )  # fmt: skip
+    if RANGED:
+        x = _times_power(x, size, 2 if BOTH else 1)
     layouts.store(y_ptr + batch * y_stride, x, first, n, n_rows, END, GROUPS, BITS, ROWS, WARPS, EVEN)

@@ -13,6 +13,7 @@ accesses at a time have different numbers modulo 4, as far as possible.
 
 from __future__ import annotations
 
+from swallowtail.kernels.gpu.gluon.half_code import usual_code
 from swallowtail.kernels.gpu.gluon.pairs import peek, poke, shared_address
 from swallowtail.kernels.gpu.triton_private import gl, gluon, mma_v2
 
@@ -41,6 +42,25 @@ def _poke_two(address, value):
     gl.inline_asm_elementwise(
         "st.shared.v2.f32 [$2], {$4, $5}; mov.b32 $0, 0; mov.b32 $1, 0;", "=r,=r,r,r,f,f", [address, value],
         dtype=gl.int32, is_pure=False, pack=2
+    )  # fmt: skip
+
+
+@gluon.jit
+def _note(own_word, first_word, x):
+    """Set a vector's own word if a number is at least 2^-64, and the first word if one is 2^64 or more."""
+    gl.inline_asm_elementwise(
+        "{ .reg .b32 t; .reg .pred p; and.b32 t, $3, 0x7fffffff; setp.ge.u32 p, t, 0x1f800000; "
+        "@p st.shared.b32 [$1], 1; setp.ge.u32 p, t, 0x5f800000; @p st.shared.b32 [$2], 1; mov.b32 $0, 0; }",
+        "=r,r,r,f", [own_word, first_word, x], dtype=gl.int32, is_pure=False, pack=1,
+    )  # fmt: skip
+
+
+@gluon.jit
+def _measure(own_word, x):
+    """A vector's own word becomes the largest of itself and a number without its sign, as an integer."""
+    gl.inline_asm_elementwise(
+        "{ .reg .b32 t; and.b32 t, $2, 0x7fffffff; red.shared.max.u32 [$1], t; mov.b32 $0, 0; }",
+        "=r,r,f", [own_word, x], dtype=gl.int32, is_pure=False, pack=1,
     )  # fmt: skip
 
 
@@ -151,8 +171,10 @@ def rounds_kernel(
     """
     n = n_units * UNIT
     TILE: gl.constexpr = _copied(LANES, WARPS)
+    # After the rows: a word for the tile and one for each vector.
+    WORDS: gl.constexpr = N * LANES * 4
     memory = gl.allocate_shared_memory(
-        gl.float32, [N * LANES // 32, 32], gl.SwizzledSharedLayout(1, 1, 1, [0])
+        gl.float32, [N * LANES // 32 + 2, 32], gl.SwizzledSharedLayout(1, 1, 1, [0])
     )
     # Without a use the compiler would drop the allocation.
     memory.index(0).store(gl.zeros([32], gl.float32, gl.BlockedLayout([1], [32], [WARPS], [0])))
@@ -164,12 +186,37 @@ def rounds_kernel(
     lane = gl.arange(0, LANES, gl.SliceLayout(1, TILE))[:, None]
     index = gl.arange(0, COLUMNS, gl.SliceLayout(0, TILE))[None, :]
     base = shared_address(lane * 0)
+    own_word = base + (lane * 4 + (WORDS + 4))
+    word = gl.arange(0, 64, gl.BlockedLayout([1], [32], [WARPS], [0]))
+    poke(shared_address(WORDS + word * 4), word.to(gl.float32) * 0)
+    gl.thread_barrier()
     row = first + lane
     for start in range(0, n, COLUMNS):
         column = start + index
-        x = gl.load(x_ptr + row * n + column, mask=(row < n_rows) & (column < n), other=0.0)
-        poke(base + ((lane * 4) ^ _place(column, LANES, N)), x.to(gl.float32))
+        x = gl.load(x_ptr + row * n + column, mask=(row < n_rows) & (column < n), other=0.0).to(gl.float32)
+        _note(own_word, base + WORDS, x)
+        poke(base + ((lane * 4) ^ _place(column, LANES, N)), x)
     gl.thread_barrier()
+    usual = gl.inline_asm_elementwise(
+        usual_code(LANES), "=r,r", [shared_address(WORDS)], dtype=gl.int32, is_pure=False, pack=1
+    )
+    exponent = lane * 0
+    if usual == 0:
+        # Tensor cores take numbers in parts, the smallest of which would be lost.
+        for start in range(0, n, COLUMNS):
+            column = start + index
+            x = gl.load(x_ptr + row * n + column, mask=(row < n_rows) & (column < n), other=0.0)
+            _measure(own_word, x.to(gl.float32))
+        gl.thread_barrier()
+        top = peek(own_word).to(gl.int32, bitcast=True)
+        exponent = gl.minimum(gl.maximum((top >> 23) - 127, -120), 120)
+        factor = ((127 - exponent) << 23).to(gl.float32, bitcast=True)
+        for start in range(0, n, COLUMNS):
+            column = start + index
+            x = gl.load(x_ptr + row * n + column, mask=(row < n_rows) & (column < n), other=0.0)
+            poke(base + ((lane * 4) ^ _place(column, LANES, N)), x.to(gl.float32) * factor)
+        gl.thread_barrier()
+    back = ((127 + exponent) << 23).to(gl.float32, bitcast=True)
     if TO_BASIS:
         _steps(to_ptr, place_ptr, steps, True, EXACT, SIZE, LANES, WARPS)
     if TO_BASIS and FROM_BASIS:
@@ -183,5 +230,5 @@ def rounds_kernel(
         _steps(from_ptr, place_ptr, steps, False, EXACT, SIZE, LANES, WARPS)
     for start in range(0, n, COLUMNS):
         column = start + index
-        y = peek(base + ((lane * 4) ^ _place(column, LANES, N)))
+        y = peek(base + ((lane * 4) ^ _place(column, LANES, N))) * back
         gl.store(y_ptr + row * n + column, y.to(y_ptr.dtype.element_ty), mask=(row < n_rows) & (column < n))
