@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isnan, nan
+
 from benchmarks.common.bars import Bar
 from benchmarks.common.rows import Row
 
@@ -41,7 +43,7 @@ def cpu(rows: list[Row]) -> list[Bar]:
             )
         )
     one, two = (
-        next(r["us_50"] for r in rows if r["suite"] == "threads" and r["threads"] == k) for k in (1, 2)
+        next((r["us_50"] for r in rows if r["suite"] == "threads" and r["threads"] == k), nan) for k in (1, 2)
     )
     result.append(Bar("two threads, speed-up at n=4096", one / two, "≥", 1.6))
     a_rotation = t("pairs", "swallowtail pairs Q", 784) / 3920 / (t("pairs", "butterfly", 784) / 5120)
@@ -51,9 +53,9 @@ def cpu(rows: list[Row]) -> list[Bar]:
     result.append(Bar("pairs H / c·I + rank 12", pairs / t("pairs", "c·I + rank 12", 784), "≤", 1.0))
     form = t("pairs", "quadratic form", 784)
     result.append(Bar("pairs: quadratic form / H", form / pairs, "≤", 1.0))
-    extra = [r["extra_bytes"] for r in rows if r["suite"] == "memory"]
+    extra = [r["extra_bytes"] for r in rows if r["suite"] == "memory"] or [nan, nan]
     result.append(Bar("memory of backward, depth 8 / depth 1", extra[1] / extra[0], "≤", 1.1))
-    return result
+    return _measured(result)
 
 
 def cuda(rows: list[Row]) -> list[Bar]:
@@ -91,7 +93,7 @@ def cuda(rows: list[Row]) -> list[Bar]:
             if any(r["n"] == n and r["suite"] == f"layer training{name}" for r in rows):
                 value = over(f"layer training{name}", "swallowtail", n)
                 result.append(Bar(f"training{name} / copy, n={n}", value, "≤", bar))
-    return result
+    return _measured(result)
 
 
 def _usage(rows: list[Row]) -> list[Bar]:
@@ -118,4 +120,9 @@ def _median(rows: list[Row], suite: str, name: str, n: int) -> float:
     found = [
         r["us_50"] for r in rows if r["suite"] == suite and r["n"] == n and r["contender"].startswith(name)
     ]
-    return float(found[0])
+    return float(found[0]) if found else nan
+
+
+def _measured(bars: list[Bar]) -> list[Bar]:
+    """Those whose suites were run."""
+    return [bar for bar in bars if not isnan(bar.value)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,10 +21,24 @@ from benchmarks.kernels.suites import BATCH
 TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 1e-2, torch.float16: 1.5e-3}
 
 
-def measure(device: str, rounds: int, threads: int, quick: bool) -> list[Row]:
-    """Time every contender of every suite; ends the program if a result is wrong."""
-    rows = []
-    for suite, n, batch, make, dtype in (suites.cuda if device == "cuda" else suites.cpu)(quick):
+def chosen(device: str, quick: bool, only: list[str]) -> list[suites.Suite]:
+    """The suites of a device; ``only`` those whose names begin so."""
+    found = (suites.cuda if device == "cuda" else suites.cpu)(quick)
+    return [suite for suite in found if not only or any(suite.name.startswith(name) for name in only)]
+
+
+def measure(
+    device: str, rounds: int, threads: int, of: list[suites.Suite], whole: bool, seconds: float
+) -> Iterator[Row]:
+    """Time every contender of some suites; ends the program if a result is wrong.
+
+    ``whole``: threads and memory too. After so many ``seconds`` no further suite begins.
+    """
+    end = time.monotonic() + seconds
+    for suite, n, batch, make, dtype in of:
+        if time.monotonic() > end:
+            print(f"ended after {seconds:g} s, before suite {suite!r}, n = {n}")
+            return
         contenders = make()
         errors = {c.name: c.error() for c in contenders if c.error is not None}
         wrong = {name: error for name, error in errors.items() if not error < TOLERANCE[dtype]}
@@ -32,21 +48,19 @@ def measure(device: str, rounds: int, threads: int, quick: bool) -> list[Row]:
         floor = np.median(times["copy"]) if "copy" in times else np.nan
         for c in contenders:
             low, middle, high = np.quantile(times[c.name], [0.2, 0.5, 0.8])
-            rows.append(
-                {
-                    "suite": suite, "contender": c.name, "n": n, "batch": batch, "dtype": str(dtype)[6:],
-                    "threads": torch.get_num_threads(), "us_20": low * 1e6, "us_50": middle * 1e6, "us_80": high * 1e6,
-                    "over_copy": middle / floor, "multiply_adds": c.multiply_adds or "",
-                    "error": errors.get(c.name, ""),
-                }
-            )  # fmt: skip
+            yield {
+                "suite": suite, "contender": c.name, "n": n, "batch": batch, "dtype": str(dtype)[6:],
+                "threads": torch.get_num_threads(), "us_20": low * 1e6, "us_50": middle * 1e6, "us_80": high * 1e6,
+                "over_copy": middle / floor, "multiply_adds": c.multiply_adds or "",
+                "error": errors.get(c.name, ""),
+            }  # fmt: skip
             print(
                 f"{suite:12s} n={n:<6d} {c.name:30s} {middle * 1e6:10.1f} µs  {middle / floor:7.2f} × copy",
                 flush=True,
             )
-    if device == "cpu":
-        rows += _threads(rounds) + _memory()
-    return rows
+        del contenders  # they hold the data
+    if device == "cpu" and whole:
+        yield from _threads(rounds) + _memory()
 
 
 def _threads(rounds: int) -> list[Row]:
