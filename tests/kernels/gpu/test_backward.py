@@ -31,9 +31,12 @@ def test_more_blocks_of_vectors_than_slots(monkeypatch, wiring, transpose):
 
 
 @needs_gluon
-@pytest.mark.parametrize("n", [1024, 784, 513, 2048, 1500, 4096, 2056])
+@pytest.mark.parametrize("n", [256, 512, 300, 1024, 784, 513, 2048, 1500, 4096, 2056])
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize(("dtype", "bound"), [(torch.float32, 3e-7), (torch.bfloat16, 3e-3)])
+# In bf16 a rounding adds 1.7e-3, as the root of a sum of squares: one at the end, and two or three between groups.
+@pytest.mark.parametrize(
+    ("dtype", "bound"), [(torch.float32, 3e-7), (torch.bfloat16, 4e-3), (torch.float16, 4e-4)]
+)
 def test_sums_kept_in_registers(n, reverse, dtype, bound):
     """`whole_backward_kernel`: one vector, an odd number, more than the programs take at once; poisoned memory."""
     wiring = Butterfly(n, reverse=reverse)

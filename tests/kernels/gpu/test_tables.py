@@ -45,6 +45,16 @@ def test_large_vectors_and_small_scales():
 
 
 @needs_kernels
+def test_two_coefficients_in_a_word():
+    """As fp16 numbers, u in the lower half; more of them than a program takes, and an odd number."""
+    size = 2 * tables.TABLE_BLOCK + 33
+    u, v = torch.randn(2, size, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    words = tables.packed(tables.Coefficients(u, v))
+    halves = words.view(torch.float16).view(size, 2)
+    assert torch.equal(halves, torch.stack([u, v], 1).half())
+
+
+@needs_kernels
 def test_letters_of_one_pair():
     """What the module's docstring says about u, v, scale and middle, for n = 2."""
     wiring = Butterfly(2)

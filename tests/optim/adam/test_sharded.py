@@ -55,12 +55,14 @@ def in_one_process(options):
 
 
 def sharded(options, lr=0.02):
+    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
+    mesh = init_device_mesh("cpu", (torch.distributed.get_world_size(),))  # also where there is a GPU
     model = model_of()
     for layer in (model[2], model[4]):
-        fully_shard(layer)
-    fully_shard(model)
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
     return model, GivensAdam(model.parameters(), lr=lr, refresh=3, **options)
 
 

@@ -29,7 +29,6 @@ try:
         dispatch,
         group_tables,
         grouped,
-        half_backward,
         pairs,
         plan,
         small,
@@ -194,11 +193,6 @@ def rotate_backward(
     if not wiring.n_rotations or not y.numel():
         return grad.to(y.dtype).clone(memory_format=torch.contiguous_format), torch.zeros_like(_widen(angles))
     y, grad = y.contiguous(), grad.contiguous()
-    if prepared is None:
-        product = lambda form, x: rotate(wiring, angles, x, form == "to_basis")
-        found = half_backward.walk_back(wiring, angles, y, grad, transpose, product)
-        if found is not None:
-            return found[0], found[1].to(_arithmetic(angles.dtype))
     if prepared is None or (isinstance(prepared, PreparedButterfly) and prepared.fast):
         prepared = prepare_training(wiring, angles, y)
     made = dispatch.made_groups(prepared, y.dtype, False)
@@ -232,10 +226,6 @@ def live_backward(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Gradients for x and the angles, in the shapes of grad and the angles."""
     y, grad, angles = y.contiguous(), grad.contiguous(), angles.contiguous()
-    product = lambda form, x: live(form, wiring, x, angles, None)
-    found = half_backward.walk_back(wiring, angles, y, grad, transpose, product)
-    if found is not None:
-        return found[0], found[1].to(_arithmetic(angles.dtype))
     return calls.live_backward(_gradients, wiring, y, grad, angles, transpose)
 
 

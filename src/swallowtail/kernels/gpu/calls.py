@@ -77,14 +77,6 @@ def live_backward(
     return result
 
 
-def recorded(
-    wiring: Wiring, key: Any, run: Callable[..., torch.Tensor], *inputs: torch.Tensor
-) -> torch.Tensor:
-    """``run(*inputs)`` for contiguous inputs; the key says all that decides what it does beside their addresses."""
-    result: torch.Tensor = replayed(_calls(wiring), key, run, *inputs)
-    return result
-
-
 def _calls(wiring: Wiring) -> dict[Any, Any]:
     """Recordings live as long as the wiring: they hold addresses of tables that belong to it."""
     found: dict[Any, Any] | None = wiring.derived.get("calls")

@@ -18,6 +18,8 @@ from swallowtail.kernels.gpu.pairs import PreparedPairs
 from swallowtail.kernels.gpu.rounds import RoundTables
 from swallowtail.wiring import Pairs, Wiring
 
+SHORT = 128  # coordinates of a butterfly that is trained by its matrix
+
 Prepared: TypeAlias = PreparedPairs | MadeGroups | RoundTables
 
 
@@ -94,8 +96,8 @@ def made_groups(prepared: Any, dtype: torch.dtype, symmetric: bool) -> MadeGroup
 
 
 def trains_groups(wiring: Wiring, angles: torch.Tensor, dtype: torch.dtype) -> bool:
-    """Whether a butterfly is trained by its matrix: in half precision, tensor cores are faster than the stages."""
-    return dtype.itemsize == 2 and grouped.suits(wiring, angles, dtype)
+    """Whether a butterfly is trained by its matrix: for short vectors in half precision that is faster than stages."""
+    return dtype.itemsize == 2 and wiring.n <= SHORT and grouped.suits(wiring, angles, dtype)
 
 
 def _in_rounds(

@@ -83,7 +83,7 @@ def walk_back(
     plan = made.layout.plan
     if plan.size > TRITON_SIZE or (y.itemsize == 4 and plan.rest >= 0):
         # Tensor cores take no transposed float32 factors. PyTorch's product is faster than exchanging them.
-        sums = sums_by_pytorch(plan, y, grad)
+        sums = _sums_by_pytorch(plan, y, grad)
         return apply(made, grad, not transpose), angle_gradients(made.layout, made.angles, sums, transpose)
     grad_x, sums = _backward(made, y, grad, transpose)
     return grad_x, angle_gradients(made.layout, made.angles, sums, transpose)
@@ -104,7 +104,7 @@ def _apply_by_pytorch(made: MadeGroups, x: torch.Tensor, transpose: bool) -> tor
         return y if made.gain is None else y.mul_(made.gain)  # in float32: fp16 may not hold it
 
 
-def sums_by_pytorch(plan: GroupPlan, y: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+def _sums_by_pytorch(plan: GroupPlan, y: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
     """Σ g yᵀ of every block in float32, (1, blocks, size, size); only the last block may be shorter."""
     if not plan.rest:
         return _products(_columns(plan, grad), _columns(plan, y))[None]

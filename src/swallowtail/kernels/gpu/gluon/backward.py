@@ -40,15 +40,29 @@ def _one_vector_each(x, total):
 
 
 @gluon.jit
+def _coefficients(
+    u_ptr, v_ptr, pairs, BIT: gl.constexpr, GROUP: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr,
+    WARPS: gl.constexpr, PACKED: gl.constexpr,
+):  # fmt: skip
+    """u and v of one stage. PACKED: both are fp16 numbers in a word, u in its lower half."""
+    u = layouts.coefficients(u_ptr, pairs, BIT, GROUP, GROUPS, BITS, WARPS)
+    if PACKED:
+        v = (u >> 16).to(gl.int16).to(gl.float16, bitcast=True).to(gl.float32)
+        u = u.to(gl.int16).to(gl.float16, bitcast=True).to(gl.float32)
+    else:
+        v = layouts.coefficients(v_ptr, pairs, BIT, GROUP, GROUPS, BITS, WARPS)
+    return u, v
+
+
+@gluon.jit
 def _stage(
     y, g, total, u_ptr, v_ptr, BIT: gl.constexpr, GROUP: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr,
-    WARPS: gl.constexpr, TRANSPOSE: gl.constexpr,
+    WARPS: gl.constexpr, TRANSPOSE: gl.constexpr, PACKED: gl.constexpr,
 ):  # fmt: skip
     """Add the wedge products of one stage to their total, (H, M), and take both sides back through it."""
     ya, yb = layouts.split_pairs(y, BIT)
     ga, gb = layouts.split_pairs(g, BIT)
-    u = layouts.coefficients(u_ptr, ya, BIT, GROUP, GROUPS, BITS, WARPS)
-    v = layouts.coefficients(v_ptr, ya, BIT, GROUP, GROUPS, BITS, WARPS)
+    u, v = _coefficients(u_ptr, v_ptr, ya, BIT, GROUP, GROUPS, BITS, WARPS, PACKED)
     ya0, ya1 = _one_vector_each(ya, total)
     yb0, yb1 = _one_vector_each(yb, total)
     ga0, ga1 = _one_vector_each(ga, total)
@@ -61,20 +75,39 @@ def _stage(
 
 
 @gluon.jit
+def _exchange(
+    y, g, BEFORE: gl.constexpr, GROUP: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr, WARPS: gl.constexpr,
+    PACKED: gl.constexpr,
+):  # fmt: skip
+    """y and g in the layout of another group. PACKED: both as bf16 in one word, which halves the traffic."""
+    if PACKED and BEFORE != GROUP:
+        both = gl.inline_asm_elementwise(
+            "cvt.rn.bf16x2.f32 $0, $1, $2;", "=r,f,f", [y, g], dtype=gl.int32, is_pure=True, pack=1
+        )
+        both = layouts.exchange(both, BEFORE, GROUP, GROUPS, BITS, ROWS, WARPS)
+        y = (both & -65536).to(gl.float32, bitcast=True)
+        g = (both << 16).to(gl.float32, bitcast=True)
+    else:
+        y = layouts.exchange(y, BEFORE, GROUP, GROUPS, BITS, ROWS, WARPS)
+        g = layouts.exchange(g, BEFORE, GROUP, GROUPS, BITS, ROWS, WARPS)
+    return y, g
+
+
+@gluon.jit
 def _group(
     y, g, sums, u_ptr, v_ptr, GROUP: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr, WARPS: gl.constexpr,
-    GROWING: gl.constexpr, TRANSPOSE: gl.constexpr,
+    GROWING: gl.constexpr, TRANSPOSE: gl.constexpr, PACKED: gl.constexpr,
 ):  # fmt: skip
     """The stages of one group on y and g, and the new sums of these stages."""
-    BEFORE: gl.constexpr = layouts.previous(GROUP, GROUPS, GROWING)
-    y = layouts.exchange(y, BEFORE, GROUP, GROUPS, BITS, ROWS, WARPS)
-    g = layouts.exchange(g, BEFORE, GROUP, GROUPS, BITS, ROWS, WARPS)
+    y, g = _exchange(
+        y, g, layouts.previous(GROUP, GROUPS, GROWING), GROUP, GROUPS, BITS, WARPS, PACKED
+    )  # fmt: skip
     r: gl.constexpr = radix(GROUP, GROUPS, BITS)
     totals = ()
     for j in gl.static_range(r):
         y, g, total = _stage(
             y, g, sums[_place_in_sweep(GROUP, j, GROUPS, BITS, GROWING)], u_ptr, v_ptr,
-            j if GROWING else r - 1 - j, GROUP, GROUPS, BITS, WARPS, TRANSPOSE,
+            j if GROWING else r - 1 - j, GROUP, GROUPS, BITS, WARPS, TRANSPOSE, PACKED,
         )  # fmt: skip
         totals += (total,)
     return y, g, totals
@@ -117,12 +150,13 @@ def whole_backward_kernel(
     y_ptr, g_ptr, out_ptr, u_ptr, v_ptr, sum_ptr,
     n, n_rows, row_blocks, slots, y_stride, g_stride, out_stride, table_stride, sum_stride, slot_stride,
     TRANSPOSE: gl.constexpr, GROWING: gl.constexpr, EVEN: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr,
-    WARPS: gl.constexpr,
+    PACKED: gl.constexpr, WARPS: gl.constexpr,
 ):  # fmt: skip
     """Walk back from y = Q x (TRANSPOSE) or y = Qᵀ x with its gradient g, adding up each angle's wedge product.
 
     A program takes blocks slot, slot + slots, … of two vectors and writes its own sums; all of them are (slots, BITS,
-    N/2). GROWING is the order of strides on the way back.
+    N/2). GROWING is the order of strides on the way back. PACKED: threads exchange numbers as bf16, and
+    ``u_ptr`` has both coefficients (`tables.packed`). Traffic of L1 and shared memory is the bound; that halves it.
     """
     slot = gl.program_id(0) % slots
     batch = (gl.program_id(0) // slots).to(gl.int64)
@@ -131,7 +165,7 @@ def whole_backward_kernel(
     out_ptr += batch * out_stride
     u_ptr += batch * table_stride
     v_ptr += batch * table_stride
-    DTYPE: gl.constexpr = u_ptr.dtype.element_ty
+    DTYPE: gl.constexpr = gl.float32 if PACKED else u_ptr.dtype.element_ty
     BEGIN: gl.constexpr = 0 if GROWING else GROUPS - 1
     END: gl.constexpr = GROUPS - 1 if GROWING else 0
     sums = ()  # by the order of the stages in a sweep
@@ -144,7 +178,8 @@ def whole_backward_kernel(
         totals = ()
         for i in gl.static_range(GROUPS):
             y, g, more = _group(
-                y, g, sums, u_ptr, v_ptr, i if GROWING else GROUPS - 1 - i, GROUPS, BITS, WARPS, GROWING, TRANSPOSE
+                y, g, sums, u_ptr, v_ptr, i if GROWING else GROUPS - 1 - i, GROUPS, BITS, WARPS, GROWING, TRANSPOSE,
+                PACKED,
             )  # fmt: skip
             totals += more
         sums = totals

@@ -1,4 +1,4 @@
-"""Triton kernel that makes the plain form's tables from angles."""
+"""Triton kernels that make the plain form's tables from angles, and pack them."""
 
 from __future__ import annotations
 
@@ -23,3 +23,12 @@ def table_kernel(angles_ptr, index_ptr, u_ptr, v_ptr, K, size, BLOCK: tl.constex
         c, s = cos_sin(theta)
     tl.store(u_ptr + out, c, mask=at < size)
     tl.store(v_ptr + out, s, mask=at < size)
+
+
+@triton.jit(do_not_specialize=["size"])
+def pack_kernel(u_ptr, v_ptr, word_ptr, size, BLOCK: tl.constexpr):
+    """u and v as two fp16 numbers in one word, u in the lower half."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    u = tl.load(u_ptr + at, mask=at < size, other=0.0).to(tl.float16).to(tl.int16, bitcast=True)
+    v = tl.load(v_ptr + at, mask=at < size, other=0.0).to(tl.float16).to(tl.int16, bitcast=True)
+    tl.store(word_ptr + at, (u.to(tl.int32) & 0xFFFF) | (v.to(tl.int32) << 16), mask=at < size)
