@@ -87,7 +87,8 @@ def _walk_back_whole(
     batch, m, n = y.shape
     p, (u, v), grad_x = prepared.passes[0], prepared.tables[0], torch.empty_like(y)
     sums, warps, packed = _sums(u, VECTORS, m, whole.programs), whole.warps, _packed(y)
-    if packed:
+    words = packed and whole.words
+    if words:
         u = tables.packed(prepared.tables[0])
     slots, row_blocks = sums.shape[1], -(-m // VECTORS)
     launch(
@@ -95,7 +96,7 @@ def _walk_back_whole(
         y, grad, grad_x, u, v, sums, n, m, row_blocks, slots, y.stride(0), grad.stride(0), grad_x.stride(0),
         u.stride(0), sums.stride(0), sums.stride(1),
         TRANSPOSE=not transpose, GROWING=wiring.reverse != transpose, EVEN=n == 1 << p.bits, GROUPS=p.groups,
-        BITS=p.bits, PACKED=packed, WARPS=warps, warps=warps,
+        BITS=p.bits, PACKED=packed, WORDS=words, WARPS=warps, warps=warps,
     )  # fmt: skip
     return grad_x, sums
 

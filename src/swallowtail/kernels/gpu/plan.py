@@ -66,19 +66,19 @@ class Training(NamedTuple):
 
     whole: Pass
     warps: int
-    programs: int  # per multiprocessor, each with its own sums
+    programs: int  # per multiprocessor, each with its own sums: as many as find room at a time
+    words: bool = False  # for vectors in bf16, both coefficients of a pair come in one word
 
 
-# By stages. The fastest on an H200 of those compared, with 2^26 numbers in float32. From 10 stages on they take 2.3,
-# 3.2 and 3.9 copies of them, where Triton's kernel takes 3.0, 3.6 and 5.4; with 7, 8 and 9, forward and backward
-# together take 3.7, 3.1 and 3.6, where they took 7.4, 6.2 and 7.1.
+# By stages. The fastest on an H200 of those compared, with 2^26 numbers. From 7 stages on they take 1.9, 1.8, 1.9, 2.4,
+# 3.2 and 3.8 copies of them in float32, and 3.1, 2.8, 3.0, 3.6, 4.1 and 5.5 copies in bf16.
 TRAINING = {
-    7: Training(Pass(0, 7, 1, 4), 1, 8),
-    8: Training(Pass(0, 8, 1, 4), 2, 8),
-    9: Training(Pass(0, 9, 1, 3), 1, 8),
-    10: Training(Pass(0, 10, 1, 3), 2, 4),
+    7: Training(Pass(0, 7, 1, 4), 1, 16),
+    8: Training(Pass(0, 8, 1, 3), 1, 12),
+    9: Training(Pass(0, 9, 1, 3), 2, 6),
+    10: Training(Pass(0, 10, 1, 3), 2, 4, words=True),
     11: Training(Pass(0, 11, 1, 4), 8, 2),
-    12: Training(Pass(0, 12, 1, 4), 16, 2),
+    12: Training(Pass(0, 12, 1, 4), 16, 1, words=True),
 }
 
 

@@ -25,6 +25,7 @@ def test_sums_stay_in_registers(growing, half):
         "GROUPS": 3,
         "BITS": 10,
         "PACKED": half,
+        "WORDS": half,
         "WARPS": 2,
     }
     vectors = dict.fromkeys(("y_ptr", "g_ptr", "out_ptr"), "*bf16" if half else "*fp32")

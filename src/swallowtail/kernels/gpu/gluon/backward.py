@@ -42,11 +42,11 @@ def _one_vector_each(x, total):
 @gluon.jit
 def _coefficients(
     u_ptr, v_ptr, pairs, BIT: gl.constexpr, GROUP: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr,
-    WARPS: gl.constexpr, PACKED: gl.constexpr,
+    WARPS: gl.constexpr, WORDS: gl.constexpr,
 ):  # fmt: skip
-    """u and v of one stage. PACKED: both are fp16 numbers in a word, u in its lower half."""
+    """u and v of one stage. WORDS: both are fp16 numbers in a word, u in its lower half."""
     u = layouts.coefficients(u_ptr, pairs, BIT, GROUP, GROUPS, BITS, WARPS)
-    if PACKED:
+    if WORDS:
         v = (u >> 16).to(gl.int16).to(gl.float16, bitcast=True).to(gl.float32)
         u = u.to(gl.int16).to(gl.float16, bitcast=True).to(gl.float32)
     else:
@@ -57,12 +57,12 @@ def _coefficients(
 @gluon.jit
 def _stage(
     y, g, total, u_ptr, v_ptr, BIT: gl.constexpr, GROUP: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr,
-    WARPS: gl.constexpr, TRANSPOSE: gl.constexpr, PACKED: gl.constexpr,
+    WARPS: gl.constexpr, TRANSPOSE: gl.constexpr, WORDS: gl.constexpr,
 ):  # fmt: skip
     """Add the wedge products of one stage to their total, (H, M), and take both sides back through it."""
     ya, yb = layouts.split_pairs(y, BIT)
     ga, gb = layouts.split_pairs(g, BIT)
-    u, v = _coefficients(u_ptr, v_ptr, ya, BIT, GROUP, GROUPS, BITS, WARPS, PACKED)
+    u, v = _coefficients(u_ptr, v_ptr, ya, BIT, GROUP, GROUPS, BITS, WARPS, WORDS)
     ya0, ya1 = _one_vector_each(ya, total)
     yb0, yb1 = _one_vector_each(yb, total)
     ga0, ga1 = _one_vector_each(ga, total)
@@ -96,7 +96,7 @@ def _exchange(
 @gluon.jit
 def _group(
     y, g, sums, u_ptr, v_ptr, GROUP: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr, WARPS: gl.constexpr,
-    GROWING: gl.constexpr, TRANSPOSE: gl.constexpr, PACKED: gl.constexpr,
+    GROWING: gl.constexpr, TRANSPOSE: gl.constexpr, PACKED: gl.constexpr, WORDS: gl.constexpr,
 ):  # fmt: skip
     """The stages of one group on y and g, and the new sums of these stages."""
     y, g = _exchange(
@@ -107,7 +107,7 @@ def _group(
     for j in gl.static_range(r):
         y, g, total = _stage(
             y, g, sums[_place_in_sweep(GROUP, j, GROUPS, BITS, GROWING)], u_ptr, v_ptr,
-            j if GROWING else r - 1 - j, GROUP, GROUPS, BITS, WARPS, TRANSPOSE, PACKED,
+            j if GROWING else r - 1 - j, GROUP, GROUPS, BITS, WARPS, TRANSPOSE, WORDS,
         )  # fmt: skip
         totals += (total,)
     return y, g, totals
@@ -150,13 +150,14 @@ def whole_backward_kernel(
     y_ptr, g_ptr, out_ptr, u_ptr, v_ptr, sum_ptr,
     n, n_rows, row_blocks, slots, y_stride, g_stride, out_stride, table_stride, sum_stride, slot_stride,
     TRANSPOSE: gl.constexpr, GROWING: gl.constexpr, EVEN: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr,
-    PACKED: gl.constexpr, WARPS: gl.constexpr,
+    PACKED: gl.constexpr, WORDS: gl.constexpr, WARPS: gl.constexpr,
 ):  # fmt: skip
     """Walk back from y = Q x (TRANSPOSE) or y = Qᵀ x with its gradient g, adding up each angle's wedge product.
 
     A program takes blocks slot, slot + slots, … of two vectors and writes its own sums; all of them are (slots, BITS,
-    N/2). GROWING is the order of strides on the way back. PACKED: threads exchange numbers as bf16, and
-    ``u_ptr`` has both coefficients (`tables.packed`). Traffic of L1 and shared memory is the bound; that halves it.
+    N/2). GROWING is the order of strides on the way back. PACKED: threads exchange numbers as bf16. WORDS:
+    ``u_ptr`` has both coefficients (`tables.packed`). Traffic of L1 and shared memory is the bound, and each halves a
+    part of it.
     """
     slot = gl.program_id(0) % slots
     batch = (gl.program_id(0) // slots).to(gl.int64)
@@ -165,7 +166,7 @@ def whole_backward_kernel(
     out_ptr += batch * out_stride
     u_ptr += batch * table_stride
     v_ptr += batch * table_stride
-    DTYPE: gl.constexpr = gl.float32 if PACKED else u_ptr.dtype.element_ty
+    DTYPE: gl.constexpr = gl.float32 if WORDS else u_ptr.dtype.element_ty
     BEGIN: gl.constexpr = 0 if GROWING else GROUPS - 1
     END: gl.constexpr = GROUPS - 1 if GROWING else 0
     sums = ()  # by the order of the stages in a sweep
@@ -179,7 +180,7 @@ def whole_backward_kernel(
         for i in gl.static_range(GROUPS):
             y, g, more = _group(
                 y, g, sums, u_ptr, v_ptr, i if GROWING else GROUPS - 1 - i, GROUPS, BITS, WARPS, GROWING, TRANSPOSE,
-                PACKED,
+                PACKED, WORDS,
             )  # fmt: skip
             totals += more
         sums = totals
