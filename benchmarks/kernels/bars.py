@@ -83,6 +83,11 @@ def cuda(rows: list[Row]) -> list[Bar]:
         suite = f"rounds of groups{name}"
         result.append(Bar(f"{suite}: Q / copy, n=784", over(suite, "swallowtail Q", 784), "≤", q))
         result.append(Bar(f"{suite}: H / copy, n=784", over(suite, "swallowtail H", 784), "≤", h))
+        forward = _median(rows, suite, "swallowtail layer, forward", 784)
+        both = _median(rows, suite, "swallowtail forward+backward", 784) / forward
+        result.append(Bar(f"{suite}: forward+backward / forward, n=784", both, "≤", 4))
+    suite = "fit of a kernel bf16"
+    result.append(Bar(f"{suite}: Q / copy, n=4096, K=24576", over(suite, "swallowtail Q", 4096), "≤", 4))
     suite = "groups of 128 bf16"
     result.append(Bar(f"{suite}: Q / copy, n=4096", over(suite, "swallowtail Q", 4096), "≤", 1.3))
     both = over(suite, "swallowtail forward+backward", 4096)

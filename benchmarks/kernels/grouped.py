@@ -11,7 +11,10 @@ import torch
 
 import swallowtail as st
 from benchmarks.kernels.contenders import Contender, relative_error, rows_of, truth_of
+from swallowtail import datasets
 from swallowtail.kernels import reference
+
+WRONG = 0.05  # a wrong kernel is off by order one; many rounds in bf16 by up to one per cent
 
 
 def fixed(n: int, batch: int, dtype: torch.dtype) -> list[Contender]:
@@ -41,17 +44,43 @@ def fixed(n: int, batch: int, dtype: torch.dtype) -> list[Contender]:
 
 
 def free(batch: int, dtype: torch.dtype) -> list[Contender]:
-    """Rounds of groups as a fit to a covariance of MNIST's size has them, and the same rotations as free pairs."""
+    """Rounds of groups as a fit to a covariance of MNIST's size has them: products, and training."""
     Q = mnist_like_groups("cuda")
+    layer = st.nn.Rotate(wiring=Q.wiring, init="random", seed=0, device="cuda")
     H = st.SymmetricOperator(Q, torch.linspace(0.5, 2, Q.n, device="cuda"))
-    x = rows_of(batch, Q.n, "cuda", dtype)
-    y, dense = torch.empty_like(x), Q.to_dense().to(dtype)
+    x, g = rows_of(batch, Q.n, "cuda", dtype), rows_of(batch + 1, Q.n, "cuda", dtype)[:batch]
+    y, z, dense = torch.empty_like(x), x.detach().requires_grad_(), Q.to_dense().to(dtype)
     truth = truth_of(lambda v: reference.rotate(Q.wiring, Q.angles.double().cpu()[None], v)[0], x)
     return [
         Contender("copy", lambda: y.copy_(x)),
         Contender("swallowtail Q", lambda: Q(x), lambda: relative_error(Q(x), truth), Q.multiply_adds),
         Contender("swallowtail H", lambda: H(x), None, H.multiply_adds),
         Contender("dense", lambda: x @ dense.T, None, Q.n**2),
+        Contender("swallowtail layer, forward", lambda: layer(z)),
+        Contender("swallowtail forward+backward", _training(lambda: layer(z), (z, layer.angles), g)),
+    ]
+
+
+def fitted(batch: int, dtype: torch.dtype, side: int = 64, device: str = "cuda") -> list[Contender]:
+    """The default fit of the exponential kernel on side × side points, made where it is timed.
+
+    n = 4096 and K = 24576 with 64 × 64 points.
+    """
+    kernel = datasets.grid_kernel((side, side), "exponential", 8.0, scramble=0)
+    H = st.fit_symmetric(torch.from_numpy(kernel).float().to(device)).operator
+    Q = H.rotation
+    x = rows_of(batch, Q.n, device, dtype)
+    y, dense = torch.empty_like(x), Q.to_dense().to(dtype)
+    truth = truth_of(lambda v: reference.rotate(Q.wiring, Q.angles.double().cpu()[None], v)[0], x)
+    error = relative_error(Q(x), truth)
+    print(f"fit of a kernel, n = {Q.n}: K = {Q.n_rotations}, relative error of Q x in {dtype}: {error:.2g}")
+    if not error < WRONG:
+        raise RuntimeError(f"wrong result: relative error {error:.3g}")
+    return [
+        Contender("copy", lambda: y.copy_(x)),
+        Contender("swallowtail Q", lambda: Q(x), None, Q.multiply_adds),
+        Contender("swallowtail H", lambda: H(x), None, H.multiply_adds),
+        Contender("dense", lambda: torch.mm(x, dense.T, out=y), None, Q.n**2),
     ]
 
 

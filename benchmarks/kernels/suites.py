@@ -80,6 +80,10 @@ def _grouped(total: int) -> list[Suite]:
         result.append(
             Suite(f"rounds of groups{name}", 784, batch, partial(grouped.free, batch, dtype), dtype)
         )
+    n, half = 4096, torch.bfloat16
+    result.append(
+        Suite("fit of a kernel bf16", n, total // n, partial(grouped.fitted, total // n, half), half)
+    )
     return result
 
 
