@@ -19,7 +19,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from tqdm import tqdm
 
-from benchmarks.common.rows import FACTS, Row, read_rows, write_rows
+from benchmarks.common.rows import Row, read_rows, write_rows
 from benchmarks.gaussians.laplace import laplace
 from benchmarks.gaussians.large import many_rows, many_scores
 from benchmarks.gaussians.mixture import CONTENDERS, mixture, tuning
@@ -40,8 +40,8 @@ def main() -> None:
     warnings.simplefilter("ignore", ConvergenceWarning)
     wanted = list(TASKS) if options.only is None else options.only
     command = f"python -m benchmarks.gaussians {' '.join(sys.argv[1:])}".strip()
-    # what is not run again stays
-    rows = [{k: v for k, v in r.items() if k not in FACTS and v != ""} for r in read_rows("gaussians")]
+    # what is not run again stays, with its own machine and day
+    rows = [{k: v for k, v in r.items() if v != ""} for r in read_rows("gaussians")]
     tasks: dict[str, Callable[[], Iterator[list[Row]] | list[list[Row]]]] = {
         "single": lambda: [single(options.mnist)],
         "tuning": lambda: tuning(dequantised(options.mnist, 5000), options.contenders),

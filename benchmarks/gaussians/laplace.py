@@ -4,6 +4,7 @@ A network 64-16-10 on 300 of scikit-learn's digits; 300 more choose its weight d
 training, each posterior's prior precision, which is also chosen by the evidence, for a row of its own. A network
 trained with next to no decay, as many are, is there for comparison ("little decay"). All posteriors use the
 generalised Gauss–Newton matrix and the linearised predictive with the probit rule, which is `GivensLaplace.predict`.
+Posteriors of laplace-torch itself are measured beside them where it is installed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tqdm import tqdm
 
 from benchmarks.common.rows import Row
 from benchmarks.common.timing import timed
+from benchmarks.gaussians.laplace_torch import STRUCTURES, LibraryLaplace, installed
 from swallowtail.gaussians.laplace import GivensLaplace, Predictive
 
 SEEDS = range(2)
@@ -27,6 +29,7 @@ DECAYS = [10.0**k for k in (-3, -2.5, -2, -1.5, -1, -0.5, 0)]  # precision of th
 LITTLE = DECAYS[0]
 PRIORS = np.logspace(-3, 5, 17)  # precision of the prior in the posterior; at its upper end it is a point
 KRONECKER = 64 * 65 // 2 + 65 + 16 * 17 // 2 + 17 * 18 // 2 + 55  # numbers in its four symmetric factors
+KRONECKER_APART = KRONECKER - 65 - 17 + 16 * 17 // 2 + 55  # laplace-torch: biases have factors of their own
 Data = tuple[Tensor, Tensor]
 
 
@@ -159,12 +162,20 @@ def _posteriors(
     model: torch.nn.Module, decay: float, case: str, train: Data, held_out: Data, test: Data
 ) -> Iterator[Row]:
     count = sum(p.numel() for p in model.parameters())
-    for name, kind, options, floats in (
+    full = count * (count + 1) // 2
+    contenders: list[tuple[str, Any, dict[str, Any], int | None]] = [
         ("diagonal", RotatedLaplace, {"n_rotations": 0}, count),
         ("Kronecker", KroneckerLaplace, {}, KRONECKER),
-        ("full", DenseLaplace, {}, count * (count + 1) // 2),
+        ("full", DenseLaplace, {}, full),
         ("GivensLaplace", RotatedLaplace, {}, None),
-    ):
+    ]
+    if installed():
+        numbers = {"diagonal": count, "Kronecker": KRONECKER_APART, "full": full}
+        contenders += [
+            (f"laplace-torch, {name}", LibraryLaplace, {"structure": structure}, numbers[name])
+            for name, structure in STRUCTURES.items()
+        ]
+    for name, kind, options, floats in contenders:
         make = lambda k=kind, o=options: k(model, "classification", prior_precision=decay, **o).fit([train])
         fitted, _, seconds = timed(make)
         if floats is None:
@@ -181,7 +192,7 @@ def _sizes(x: Tensor) -> list[int]:
     return [TRAIN, HELD_OUT, len(x) - TRAIN - HELD_OUT]
 
 
-def _prior(fitted: GivensLaplace, how: str, held_out: Data) -> float:
+def _prior(fitted: GivensLaplace | LibraryLaplace, how: str, held_out: Data) -> float:
     """The prior precision of the posterior, from `PRIORS`."""
     scores = []
     for delta in PRIORS:
