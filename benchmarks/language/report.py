@@ -25,24 +25,34 @@ def report() -> None:
 
 def sizes(rows: list[Row]) -> list[str]:
     """The models with losses."""
-    return list(dict.fromkeys(r["size"] for r in rows if r["part"] == "loss"))
+    return list(dict.fromkeys(r["size"] for r in rows if r["part"] in ("loss", "race")))
 
 
-def best_rate(rows: list[Row], size: str, method: str) -> str:
+def of(rows: list[Row], part: str, size: str) -> dict[str, list[Row]]:
+    """By method; only methods with rows."""
+    found = {m: [r for r in rows if (r["part"], r["size"], r["method"]) == (part, size, m)] for m in METHODS}
+    return {method: mine for method, mine in found.items() if mine}
+
+
+def best_rate(mine: list[Row]) -> str:
     """The rate with the least last loss for the seed that all rates were tried with."""
-    mine = [r for r in rows if (r["part"], r["size"], r["method"]) == ("loss", size, method)]
     first = min(int(r["seed"]) for r in mine)
     last = {r["rate"]: float(r["loss"]) for r in mine if int(r["seed"]) == first}  # later rows win
-    return min(last, key=lambda rate: last[rate])
+    return min(last, key=lambda rate: last[rate] if np.isfinite(last[rate]) else np.inf)
 
 
-def curve(rows: list[Row], size: str, method: str) -> Curve:
+def curve(mine: list[Row]) -> Curve:
     """At the best rate."""
-    rate, found = best_rate(rows, size, method), Curve()
-    for r in rows:
-        if (r["part"], r["size"], r["method"], r["rate"]) == ("loss", size, method, rate):
+    rate, found = best_rate(mine), Curve()
+    for r in mine:
+        if r["rate"] == rate:
             found.setdefault(int(r["step"]), []).append(float(r["loss"]))
-    return found
+    return dict(sorted(found.items()))
+
+
+def medians(points: Curve) -> list[float]:
+    """Over seeds."""
+    return [float(np.median(values)) for values in points.values()]
 
 
 def milliseconds(rows: list[Row], size: str) -> dict[str, float]:
@@ -51,18 +61,24 @@ def milliseconds(rows: list[Row], size: str) -> dict[str, float]:
 
 
 def plot(rows: list[Row], size: str) -> None:
-    """Loss against steps and against seconds; medians over seeds."""
-    ms = milliseconds(rows, size)
-    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    """Loss against steps and against seconds; medians over seeds. Runs of equal time are drawn against seconds."""
+    ms, figure = milliseconds(rows, size), Figure(figsize=(8, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
+    alike, race = of(rows, "loss", size), of(rows, "race", size)
     for method in METHODS:
-        points = curve(rows, size, method)
-        steps, losses = np.array(list(points)), [np.median(values) for values in points.values()]
-        left.plot(steps, losses, marker=".", label=method)
-        if method in ms:
-            right.plot(steps * ms[method] / 1e3, losses, marker=".")
+        colour = f"C{list(METHODS).index(method)}"
+        if method in (alike or race):
+            points = curve((alike or race)[method])
+            left.plot(list(points), medians(points), marker=".", color=colour, label=method)
+        if method in race:
+            points, each = curve(race[method]), float(race[method][0]["ms"])
+        elif method in alike and not race and method in ms:
+            points, each = curve(alike[method]), ms[method]
+        else:
+            continue
+        right.plot(np.array(list(points)) * each / 1e3, medians(points), marker=".", color=colour)
     left.set(xlabel="steps", ylabel="validation loss, nats per byte", title=f"{size} parameters")
-    right.set(xlabel="seconds: steps × time of a step")
+    right.set(xlabel="seconds: steps × time of a step", title="runs of equal time" if race else "")
     left.legend()
     for axes in (left, right):
         axes.grid(alpha=0.3)
@@ -79,45 +95,78 @@ def page(rows: list[Row]) -> Iterator[str]:
         "0.15 of its rate the rest.", "",
     )  # fmt: skip
     for size in sizes(rows):
-        yield from _losses(rows, size)
+        if of(rows, "race", size):
+            yield from _race(rows, size)
+        if of(rows, "loss", size):
+            yield from _losses(rows, size)
+        yield from (f"![](../benchmarks/results/language-{size.split()[0]}.png)", "")
     yield from _steps(rows)
     yield from _development(rows)
 
 
+def _race(rows: list[Row], size: str) -> Iterator[str]:
+    """Equal time for all."""
+    race = of(rows, "race", size)
+    final = {method: list(curve(mine).values())[-1] for method, mine in race.items()}
+    ranked = sorted(final, key=lambda method: float(np.median(final[method])))
+    seconds = [int(mine[0]["steps"]) * float(mine[0]["ms"]) / 1e3 for mine in race.values()]
+    ahead = f"**{ranked[0]}** wins"
+    if len(ranked) > 1:
+        gap = float(np.median(final[ranked[1]]) - np.median(final[ranked[0]]))
+        ahead += f", by {gap:.3f} nats over {ranked[1]}"
+    device = next(r["hardware"] for mine in race.values() for r in mine)
+    yield from (
+        f"**{size} parameters, {np.median(seconds):.1f} seconds for each** ({device}), medians over "
+        f"{min(map(len, final.values()))} seeds. {ahead}. The number of steps is the time over that of a step, and the "
+        "schedule has that length.", "",
+        "| | best rate | ms per step | steps | loss | least and largest |", "|---" * 6 + "|",
+    )  # fmt: skip
+    for method in ranked:
+        mine, losses = race[method], final[method]
+        cells = [f"{float(best_rate(mine)):g}", f"{float(mine[0]['ms']):.3g}", mine[0]["steps"]]
+        yield (
+            f"| {method} | "
+            + " | ".join(cells)
+            + (f" | {np.median(losses):.3f} | {min(losses):.3f}, {max(losses):.3f} |")
+        )
+    yield ""
+
+
 def _losses(rows: list[Row], size: str) -> Iterator[str]:
-    ms = milliseconds(rows, size)
-    points = {method: curve(rows, size, method) for method in METHODS}
+    """Equal steps for all."""
+    ms, alike = milliseconds(rows, size), of(rows, "loss", size)
+    points = {method: curve(mine) for method, mine in alike.items()}
     last = max(max(each) for each in points.values())
     seeds = min(len(each[last]) for each in points.values())
     final = {method: float(np.median(each[last])) for method, each in points.items()}
-    winner, adam = min(final, key=lambda method: final[method]), final["AdamW"]
-    device = next(r["hardware"] for r in rows if r["size"] == size)
-    in_time = _equal_time(points, ms) if len(ms) == len(METHODS) else ""
+    winner = min(final, key=lambda method: final[method])
+    adam = final.get("AdamW", max(final.values()))
+    device = next(r["hardware"] for mine in alike.values() for r in mine)
+    raced, timed = of(rows, "race", size), len(ms) == len(points)
     yield from (
         f"**{size} parameters, {last} steps** ({device}), medians over {seeds} seeds. Per step **{winner}** wins. "
-        f"{in_time}{adam:.3f} is AdamW's last loss; when a method comes to it is taken from a straight line between "
-        "points. Times on a CPU are processor time of one thread.", "",
+        f"{_equal_time(points, ms) if timed and not raced else ''}{adam:.3f} is AdamW's last loss; when a method comes "
+        "to it is taken from a straight line between points."
+        f"{' Times on a CPU are processor time of one thread.' if size == '0.2 M' else ''}", "",
         f"| | best rate | loss at {last // 4} | at {last // 2} | at {last} | steps to {adam:.3f} | ms per step | "
         f"seconds to {adam:.3f} |",
         "|---" * 8 + "|",
     )  # fmt: skip
     for method, each in points.items():
-        steps, losses = np.array(sorted(each)), np.array([np.median(each[k]) for k in sorted(each)])
+        steps, losses = np.array(list(each)), np.array(medians(each))
         near = [losses[np.abs(steps - last * share).argmin()] for share in (0.25, 0.5, 1)]
         reached = _reached(steps, losses, adam)
-        cells = [f"{float(best_rate(rows, size, method)):g}", *(f"{x:.3f}" for x in near), f"{reached:.0f}"]
-        timed = [f"{ms[method]:.3g}", f"{reached * ms[method] / 1e3:.1f}"] if method in ms else ["–", "–"]
-        yield f"| {method} | " + " | ".join(cells + timed) + " |"
-    yield from ("", f"![](../benchmarks/results/language-{size.split()[0]}.png)", "")
+        cells = [f"{float(best_rate(alike[method])):g}", *(f"{x:.3f}" for x in near), f"{reached:.0f}"]
+        shown = [f"{ms[method]:.3g}", f"{reached * ms[method] / 1e3:.1f}"] if method in ms else ["–", "–"]
+        yield f"| {method} | " + " | ".join(cells + shown) + " |"
+    yield ""
 
 
 def _equal_time(points: dict[str, Curve], ms: dict[str, float]) -> str:
     """Who is ahead when the first method has ended."""
     seconds = min(max(each) * ms[method] / 1e3 for method, each in points.items())
     loss = {
-        method: float(
-            np.interp(seconds * 1e3 / ms[method], list(each), [np.median(values) for values in each.values()])
-        )
+        method: float(np.interp(seconds * 1e3 / ms[method], list(each), medians(each)))
         for method, each in points.items()
     }
     ahead = sorted(loss, key=lambda method: loss[method])
@@ -141,14 +190,20 @@ def _steps(rows: list[Row]) -> Iterator[str]:
     timed = [s for s in dict.fromkeys(r["size"] for r in rows if r["part"] == "step") if s not in sizes(rows)]
     if not timed:
         return
+    recorded = any(r.get("launched") == "graph" for r in rows if r["part"] == "step" and r["size"] in timed)
+    how = "gradients recorded as a CUDA graph" if recorded else "launched eagerly"
     yield from (
-        "**A whole training step on an H200**, in milliseconds, launched eagerly, batches of 32 × 256 bytes in "
+        f"**A whole training step on an H200**, in milliseconds, {how}, batches of 32 × 256 bytes in "
         "bfloat16. There was no time on the device for losses of these sizes, so nothing is said about who wins there.",
         "",
         "| | " + " | ".join(timed) + " |", "|---" * (1 + len(timed)) + "|",
     )  # fmt: skip
     for method in METHODS:
-        yield f"| {method} | " + " | ".join(f"{milliseconds(rows, s)[method]:.1f}" for s in timed) + " |"
+        yield (
+            f"| {method} | "
+            + " | ".join(f"{milliseconds(rows, s).get(method, np.nan):.1f}" for s in timed)
+            + " |"
+        )
     yield ""
 
 

@@ -1,9 +1,11 @@
 """What a step costs on a GPU at hidden width 4096: GivensAdam, SOAP and Adam, refreshes included.
 
-    python -m benchmarks.optim.gpu [--width 4096] [--device cuda] [--rounds 7] [--profile]
+    python -m benchmarks.optim.gpu [--width 4096] [--device cuda] [--rounds 7] [--quick] [--profile]
 
 Every measurement is twenty steps, so that all methods refresh their bases twice in it; methods take turns. SOAP is
 measured with the authors' QR refresh and with exact eigenvectors, in float32 and with TF32 products.
+``--quick`` measures SOAP in its fastest form only, and compares no update with the reference. Committed rows of what is
+not measured stay.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.common.rows import write_rows
+from benchmarks.common.rows import Row, read_rows, write_rows
 from benchmarks.optim.rivals import SOAP
 from swallowtail.kernels import use_backend
 from swallowtail.optim import GivensAdam
@@ -39,6 +41,7 @@ METHODS: dict[str, tuple[Make, str]] = {
     "SOAP, exact eigenvectors, TF32": (lambda p: SOAP(p, 1e-3, basis="eigh"), "high"),
 }
 SLOW = "SOAP, exact eigenvectors, TF32"  # one round of ten steps, one refresh, is enough
+QUICK = tuple(name for name in METHODS if name not in (SLOW, "SOAP, QR"))
 
 
 def parameters(shapes: list[tuple[int, ...]], device: str) -> list[torch.nn.Parameter]:
@@ -84,10 +87,13 @@ def state_mib(optimizer: torch.optim.Optimizer) -> float:
     return sum(size(v) for state in optimizer.state.values() for v in state.values()) / 2**20
 
 
-def measure(model: str, shapes: list[tuple[int, ...]], device: str, rounds: int) -> list[dict[str, Any]]:
+def measure(
+    model: str, shapes: list[tuple[int, ...]], device: str, rounds: int, names: tuple[str, ...]
+) -> list[Row]:
     runs: dict[str, tuple[torch.optim.Optimizer, str]] = {}
     rows = []
-    for name, (make, precision) in METHODS.items():
+    for name in names:
+        make, precision = METHODS[name]
         if (device != "cuda" and "fused" in name) or (name == SLOW and len(shapes) > 1):
             continue
         optimizer = make(parameters(shapes, device))
@@ -152,6 +158,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=4096)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--quick", action="store_true", help="leave out the slow forms of SOAP")
     parser.add_argument("--profile", action="store_true", help="print where a step's time goes, and end")
     options = parser.parse_args()
     h, device = options.width, options.device
@@ -169,17 +176,21 @@ def main() -> None:
         with get_context("spawn").Pool(len(cases)) as pool:
             pool.map(compile_kernels, cases)
         print(f"compiled in {time.perf_counter() - begin:.0f} s", flush=True)
-    for shape in shapes:
+    for shape in () if options.quick else shapes:
         print(
             shape, "largest difference to the float64 reference ÷ lr:", agreement(shape, device), flush=True
         )
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
+    names, command = tuple(METHODS), "python -m benchmarks.optim.gpu"
+    if options.quick:
+        names, command = QUICK, f"{command} --quick"
+    earlier = read_rows("optim-cuda")
     for name, layers in models.items():
-        rows += measure(name, layers, device, options.rounds)
+        rows += measure(name, layers, device, options.rounds, names)
         if device == "cuda":  # after each model: what is measured is kept if the time runs out
-            print(
-                "rows:", write_rows("optim-cuda", rows, "python -m benchmarks.optim.gpu", "cuda"), flush=True
-            )
+            new = {(row["model"], row["method"]) for row in rows}
+            kept = [row for row in earlier if (row["model"], row["method"]) not in new]
+            print("rows:", write_rows("optim-cuda", rows + kept, command, "cuda"), flush=True)
     for name in models:
         ms = {row["method"]: row["ms"] for row in rows if row["model"] == name}
         state = {row["method"]: row["state_mib"] for row in rows if row["model"] == name}
