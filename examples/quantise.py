@@ -5,7 +5,7 @@ are rounded to few bits. Fixed transforms are compared with learned ones. Those 
 from the unquantised model; their gradient passes straight through the rounding. Every method cuts its ranges by ratios
 chosen from the data, one for the weights and one for the inputs of a Linear; learned methods go on learning them.
 
-python examples/quantise.py [--full] [--settings W4A4 W2] [--text english] [--seed 1] [--output demo-output]
+python examples/quantise.py [--full] [--settings W4A4 W2] [--seconds 120] [--text english] [--seed 1]
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import shlex
 import sys
 import time
@@ -44,10 +45,11 @@ from quantise_transforms import (
     scales,
 )
 from quantised_model import Method, Quantised, compensate, learn, quantised, with_outliers
+from time_limit import Limit
 from torch import nn
 from tqdm import tqdm
 
-SETTINGS = {"W4": Bits(4, 16), "W4A8": Bits(4, 8), "W4A4": Bits(4, 4), "W3": Bits(3, 16), "W2": Bits(2, 16)}
+SETTINGS = {"W4A4": Bits(4, 4), "W2": Bits(2, 16), "W3": Bits(3, 16), "W4": Bits(4, 16), "W4A8": Bits(4, 8)}
 HARD = ("W4A4", "W2")
 TEXTS = {"python": library_sources, "english": documentation}
 METHODS = {
@@ -164,7 +166,7 @@ def spread(study: Study, setting: str) -> dict[str, float]:
 
 def show(rows: list[Row]) -> None:
     """A table of one setting, with the share of what the best Hadamard leaves that each method recovers."""
-    left = min(row.loss for row in rows if row.method in BASELINES)
+    left = min((row.loss for row in rows if row.method in BASELINES), default=math.nan)
     print(f"\n{'':6}{'':42}{'loss +':>9}{'recovered':>11}{'seconds':>9}{'learned':>10}{'µs/token':>10}")
     for row in rows:
         print(
@@ -192,11 +194,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, help="of learning, per method and setting")
     learned = [name for name, method in METHODS.items() if method.rate]
     parser.add_argument(
-        "--learned", nargs="+", choices=learned, default=learned, help="learned methods to try"
+        "--learned", nargs="+", choices=learned, default=learned, help="learned methods to try, in order"
     )
     parser.add_argument(
         "--outliers", action="store_true", help="put outlier channels in, as large models have them"
     )
+    parser.add_argument("--seconds", type=float, help="for everything; what takes longer is left out")
     parser.add_argument("--output", type=Path, default=Path("demo-output"))
     return parser.parse_args()
 
@@ -218,6 +221,7 @@ def trained(options: argparse.Namespace, text: Text, size: Size, device: str, st
 def main() -> None:
     """Train, quantise in every way, print, draw."""
     options = arguments()
+    limit = Limit(options.seconds)
     options.output.mkdir(parents=True, exist_ok=True)
     device = "cuda" if options.full and torch.cuda.is_available() else "cpu"
     size, text = FULL if options.full else SMALL, TEXTS[options.text]()
@@ -228,36 +232,50 @@ def main() -> None:
         model = with_outliers(model)
     study = Study(model, text, size, device, options.steps or (80 if options.full else 15), 16)
     print(f"validation loss without quantisation: {study.plain:.4f} nats per byte", flush=True)
-    record: dict[str, Any] = {
-        "command": shlex.join(["python", *sys.argv]),
-        "device": device,
-        "loss": study.plain,
-        "spread": {},
-        "rows": [],
-    }
-    rows, kept = list[Row](), dict[str, nn.Module]()
     settings = options.settings or (list(SETTINGS) if options.full else list(HARD))
-    for setting in settings:
-        record["spread"][setting] = left = spread(study, setting)
-        times = f"{left['mean'] / left['deviation']:.1f} times the spread over {SEEDS} seeds"
-        print(f"\n{setting}: random Hadamard leaves {left['mean']:.4f} ± {left['deviation']:.4f}, {times}")
-        found, students = dict[str, Row](), dict[str, nn.Module]()
-        for name, method in tqdm(METHODS.items(), desc=setting, leave=False, mininterval=1):
-            wanted = not method.rate or name in options.learned
-            if wanted and (name != SLOW or not options.full or setting in HARD):
-                found[name], students[name] = study.row(setting, name, method)
-        kept = kept or dict(students)
-        best = sorted(found.values(), key=lambda row: row.loss)[:2]
-        for row in [*best, *(found[name] for name in ("Hadamard",) if found[name] not in best)]:
-            name, begin = f"{row.method}, compensated", time.perf_counter() - row.seconds
-            compensate(students[row.method], text, study.small, device)
-            found[name] = study.measured(setting, name, students[row.method], begin)
-        rows += found.values()
-        show(list(found.values()))
-        record["rows"] = [dataclasses.asdict(row) for row in rows]
+    compare(study, settings, options, limit)
+
+
+def compare(study: Study, settings: list[str], options: argparse.Namespace, limit: Limit) -> None:
+    """Every method at every setting, then compensation. The file is written after each of them."""
+    record: dict[str, Any] = {
+        "command": shlex.join(["python", *sys.argv]), "device": study.device, "loss": study.plain, "spread": {},
+    }  # fmt: skip
+    rows: dict[str, dict[str, Row]] = {setting: {} for setting in settings}
+    students: dict[str, dict[str, nn.Module]] = {setting: {} for setting in settings}
+
+    def write() -> None:
+        record["rows"] = [dataclasses.asdict(row) for each in rows.values() for row in each.values()]
         (options.output / "quantise.json").write_text(json.dumps(record, indent=1) + "\n")
-    sample = next(text.batches(size, device, seed=3, split="validation"))[:, :-1]
-    draw(kept, record["rows"], sample, options.output / "quantise.png")
+
+    order = [name for name, method in METHODS.items() if not method.rate] + options.learned
+    for name in tqdm(
+        sorted(order, key=lambda name: name == SLOW), desc="methods", leave=False, mininterval=1
+    ):
+        for setting in settings:
+            if name == SLOW and options.full and setting not in HARD:
+                continue
+            with limit.hold(f"{name} at {setting}"):
+                found, student = study.row(setting, name, METHODS[name])
+                rows[setting][name], students[setting][name] = found, student
+                write()
+    for setting in settings:
+        with limit.hold(f"the spread at {setting}"):
+            record["spread"][setting] = left = spread(study, setting)
+            times = f"{left['mean'] / left['deviation']:.1f} times the spread over {SEEDS} seeds"
+            print(f"{setting}: random Hadamard leaves {left['mean']:.4f} ± {left['deviation']:.4f}, {times}")
+        with limit.hold(f"compensation at {setting}"):
+            best = sorted(rows[setting].values(), key=lambda row: row.loss)[:2]
+            for row in [*best, *(row for row in rows[setting].values() if row.method == "Hadamard")]:
+                name, begin = f"{row.method}, compensated", time.perf_counter() - row.seconds
+                if name not in rows[setting]:
+                    compensate(students[setting][row.method], study.text, study.small, study.device)
+                    student = students[setting][row.method]
+                    rows[setting][name] = study.measured(setting, name, student, begin)
+        write()
+        show(list(rows[setting].values()))
+    sample = next(study.text.batches(study.size, study.device, seed=3, split="validation"))[:, :-1]
+    draw(students[settings[0]], record["rows"], sample, options.output / "quantise.png")
     print(f"\nwritten: {options.output / 'quantise.json'}, {options.output / 'quantise.png'}")
 
 

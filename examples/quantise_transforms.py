@@ -8,6 +8,7 @@ The best M is the geometric mean of C⁻¹ and Γ. `fit_symmetric` finds √M �
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ class Bits(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """What a Linear sees, on the CPU in float64."""
+    """What a Linear sees, in float64, on the model's device."""
 
     inputs: Tensor  # the mean of x xᵀ
     gradients: Tensor  # the mean of g gᵀ, g the gradient of the loss by the outputs
@@ -64,7 +65,9 @@ def moments(model: LanguageModel, rows: Iterator[Tensor], batches: int) -> dict[
 
     def add(store: dict[str, Tensor], name: str, x: Tensor) -> None:
         flat = x.detach().flatten(0, -2).float()
-        store[name] = store.get(name, 0) + (flat.T @ flat).double().cpu() / (batches * len(flat))
+        with torch.autocast(x.device.type, enabled=False):  # in bfloat16 they would have negative eigenvalues
+            moment = (flat.T @ flat).double() / (batches * len(flat))
+        store[name] = store[name] + moment if name in store else moment
 
     def watch(name: str, linear: nn.Linear, arguments: tuple[Tensor, ...], output: Tensor) -> None:
         add(inputs, name, arguments[0])
@@ -83,31 +86,36 @@ def moments(model: LanguageModel, rows: Iterator[Tensor], batches: int) -> dict[
     for handle in handles:
         handle.remove()
     return {
-        name: Moments(inputs[name], gradients[name], part.weight.detach().double().cpu())
+        name: Moments(inputs[name], gradients[name], part.weight.detach().double())
         for name, part in linears.items()
     }
 
 
 def damped(matrix: Tensor) -> Tensor:
     """Scaled to a mean diagonal of 1, and safely positive definite."""
-    return matrix * (len(matrix) / matrix.trace()) + DAMPING * torch.eye(len(matrix), dtype=matrix.dtype)
+    scaled = matrix * (len(matrix) / matrix.trace())
+    return scaled + DAMPING * torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
 
 
-def power(matrix: Tensor, exponent: float) -> Tensor:
+def root(matrix: Tensor) -> Tensor:
     """Of a positive definite matrix."""
     values, vectors = torch.linalg.eigh(matrix)
-    return (vectors * values.clamp(min=1e-12 * float(values[-1])) ** exponent) @ vectors.T
+    return (vectors * values.clamp(min=1e-12 * float(values[-1])).sqrt()) @ vectors.T
 
 
+# Fixed and learned transforms start from the same matrices: those of all Linears at all settings are kept.
+@functools.lru_cache(maxsize=128)
 def balance(of: Moments, noise: tuple[float, float]) -> Tensor:
-    """√M, of the geometric mean M of C⁻¹ and Γ."""
-    C, gamma = damped(of.inputs), damped(of.sensitivity(noise))
-    root, inverse = power(C, 0.5), power(C, -0.5)
-    return power(inverse @ power(root @ gamma @ root, 0.5) @ inverse, 0.5)
+    """√M, of the geometric mean M of C⁻¹ and Γ: with C = L Lᵀ it is L⁻ᵀ (Lᵀ Γ L)^½ L⁻¹. On the CPU."""
+    L, gamma = torch.linalg.cholesky(damped(of.inputs)), damped(of.sensitivity(noise))
+    half = torch.linalg.solve_triangular(L.T, root(L.T @ gamma @ L), upper=True)
+    mean = torch.linalg.solve_triangular(L.T, half.T, upper=True)
+    return root((mean + mean.T) / 2).cpu()
 
 
+@functools.lru_cache(maxsize=128)
 def basis(of: Moments, noise: tuple[float, float]) -> Rotate:
-    """Qᵀ x: coordinates in which √M is nearly diagonal, by rotations of pairs chosen for it."""
+    """Qᵀ x: coordinates in which √M is nearly diagonal, by rotations of pairs chosen for it. On the CPU."""
     count = int(ROTATIONS * of.n)
     Q = fit_symmetric(
         balance(of, noise).numpy(), n_rotations=count, method="pairs", effort="quick"
@@ -119,13 +127,12 @@ def basis(of: Moments, noise: tuple[float, float]) -> Rotate:
 
 
 def scales(of: Moments, bits: Bits, turn: nn.Module | None = None) -> Tensor:
-    """The best diagonal D, in the channels themselves or after ``turn``: (Γᵢᵢ / Cᵢᵢ)^¼."""
+    """The best diagonal D, in the channels themselves or after ``turn``: (Γᵢᵢ / Cᵢᵢ)^¼. On the CPU."""
     Q = torch.eye(of.n) if turn is None else turn(torch.eye(of.n)).detach()
+    Q = Q.to(of.inputs)
     C, gamma = damped(of.inputs), damped(of.sensitivity(bits.noise()))
-    ratio = (
-        (Q.double().T @ gamma @ Q.double()).diagonal() / (Q.double().T @ C @ Q.double()).diagonal()
-    ).log()
-    return (0.25 * (ratio - ratio.mean())).exp().float()
+    ratio = ((gamma @ Q * Q).sum(0) / (C @ Q * Q).sum(0)).log()
+    return (0.25 * (ratio - ratio.mean())).exp().float().cpu()
 
 
 def random_signs(n: int, seed: int) -> Tensor:
