@@ -116,7 +116,12 @@ def _run(name: str, operator: Any) -> Any:
     return Fused(operator.symmetric.eigenvalues, operator.basis) if name.endswith("low rank") else operator
 
 
-def plot(rows: list[Row]) -> Path:
+def plot(
+    rows: list[Row],
+    picture: Path = PICTURE,
+    where: str = "Float32 on one thread of a CPU",
+    unit: str = "µs for 256 products",
+) -> Path:
     """A panel for each matrix."""
     names = list(dict.fromkeys(row["matrix"] for row in rows))
     figure = Figure(figsize=(4.4 * len(names), 4.6), layout="constrained")
@@ -131,18 +136,16 @@ def plot(rows: list[Row]) -> Path:
             axis.plot(*zip(*points, strict=True), style, color=color, label=contender, markersize=5)
         (dense,) = (1e6 * float(row["measured_seconds"]) for row in here if row["contender"] == DENSE)
         axis.axvline(dense, color="#999999", linestyle=":", label="dense product, exact")
-        axis.set(
-            xscale="log", yscale="log", xlabel="µs for 256 products", title=f"{name}, n = {here[0]['n']}"
-        )
+        axis.set(xscale="log", yscale="log", xlabel=unit, title=f"{name}, n = {here[0]['n']}")
         for one in (axis.xaxis, axis.yaxis):
             one.set_major_locator(LogLocator(subs=(1, 2, 5)))
             one.set_major_formatter("{x:g}")
             one.set_minor_formatter(NullFormatter())
     figure.axes[0].set_ylabel("angle, degrees")
-    figure.suptitle("Float32 on one thread of a CPU: further down and to the left is better")
+    figure.suptitle(f"{where}: further down and to the left is better")
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    figure.savefig(PICTURE, dpi=110)
-    return PICTURE
+    figure.savefig(picture, dpi=110)
+    return picture
 
 
 def main() -> None:

@@ -28,21 +28,33 @@ RANKS = (1, 4, 10, 16, 32, 64)
 PER_ROW = (4, 16, 64)  # entries of a sparse matrix
 VECTORS = {"cpu": 256, "cuda": 16384}  # fewer leave a GPU waiting for the host
 DTYPES = {"cpu": (torch.float32, torch.float64), "cuda": (torch.float32, torch.bfloat16)}
-REPEATS, LONG_ENOUGH = 60, 0.4  # measurements, and seconds after which fewer do
+REPEATS = 60  # measurements
+LONG_ENOUGH = {"cpu": 0.4, "cuda": 0.05}  # seconds after which fewer measurements do
+BACK_TO_BACK = 8  # calls in one measurement on a GPU
 
 Progress = Callable[[int, int, str], None]  # called as progress(done, total, what is being measured)
 Task = tuple[str, int, float, Callable[[torch.Tensor], Any]]  # series, n, amount, the product with rows x
 
 
-def calibrate(device: Any = "cpu", progress: Progress | None = None, path: Path | None = None) -> Path:
+def calibrate(
+    device: Any = "cpu",
+    progress: Progress | None = None,
+    path: Path | None = None,
+    *,
+    sizes: tuple[int, ...] | None = None,
+    dtypes: tuple[torch.dtype, ...] | None = None,
+) -> Path:
     """Measure products on a device and keep the times; `fit_symmetric` with ``budget="time"`` then uses them.
 
-    On a CPU one thread does 256 products at a time. Takes ten seconds or so; on a GPU a minute, for compiling.
+    On a CPU one thread does 256 products at a time. On a GPU calls of 16384 products follow each other, and its own
+    clock counts. Takes ten seconds or so; on a GPU a minute, for compiling.
 
     Args:
         device: "cpu" or "cuda".
         progress: called as progress(done, total, label) before each measurement.
         path: of the record, by default in the user's cache folder; tables of other devices in it are kept.
+        sizes: the n that are measured, `SIZES` by default; fewer take less time.
+        dtypes: that are measured; float32 and, on a CPU, float64, on a GPU bfloat16 by default.
 
     Returns:
         The path of the record.
@@ -53,8 +65,8 @@ def calibrate(device: Any = "cpu", progress: Progress | None = None, path: Path 
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        wirings = {n: _chosen(n) for n in SIZES}
-        tasks = {dtype: list(_tasks(device, dtype, wirings)) for dtype in DTYPES[device.type]}
+        wirings = {n: _chosen(n) for n in sizes or SIZES}
+        tasks = {dtype: list(_tasks(device, dtype, wirings)) for dtype in dtypes or DTYPES[device.type]}
         total, done = sum(map(len, tasks.values())), 0
         for dtype, of_dtype in tasks.items():
             name = str(dtype).removeprefix("torch.")
@@ -94,7 +106,7 @@ def _chosen(n: int) -> np.ndarray:  # shape: (K, 2)
 
 
 def _tasks(device: torch.device, dtype: torch.dtype, wirings: dict[int, np.ndarray]) -> Iterator[Task]:
-    for n in SIZES:
+    for n in wirings:
         generator = torch.Generator().manual_seed(n)
 
         def draw(*shape: int, generator: torch.Generator = generator) -> torch.Tensor:
@@ -147,18 +159,30 @@ def _seconds(run: Callable[[torch.Tensor], Any], x: torch.Tensor) -> float:
 
     On a CPU, of the thread's own time: it does not count while others have the processor.
     """
-    best, spent, clock = np.inf, 0.0, time.perf_counter if x.is_cuda else time.thread_time
+    best, spent, once = np.inf, 0.0, _on_a_gpu if x.is_cuda else _on_a_cpu
     for index in range(REPEATS + 2):
-        if x.is_cuda:
-            torch.cuda.synchronize()
-        begin = clock()
-        run(x)
-        if x.is_cuda:
-            torch.cuda.synchronize()
-        taken = clock() - begin
+        taken = once(run, x)
         if index < 2:
             continue
         best, spent = min(best, taken), spent + taken
-        if spent > LONG_ENOUGH and index > 5:
+        if spent > LONG_ENOUGH[x.device.type] and index > 5:
             break
     return float(best)
+
+
+def _on_a_cpu(run: Callable[[torch.Tensor], Any], x: torch.Tensor) -> float:
+    begin = time.thread_time()
+    run(x)
+    return time.thread_time() - begin
+
+
+def _on_a_gpu(run: Callable[[torch.Tensor], Any], x: torch.Tensor) -> float:
+    """Per call, by the clock of the device; a first call keeps it busy while the host prepares the next."""
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    run(x)
+    begin.record()
+    for _ in range(BACK_TO_BACK):
+        run(x)
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / 1e3 / BACK_TO_BACK
