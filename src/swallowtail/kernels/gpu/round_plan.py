@@ -170,10 +170,10 @@ def places(plan: RoundPlan, n: int, lanes: int) -> np.ndarray:  # shape: (steps 
 def _residues(size: int) -> np.ndarray:
     """The residue modulo 4 that the row at each place should have: then no two of a warp's accesses share a bank.
 
-    A warp reads places 4 apart together, and writes four neighbours together.
+    A warp reads places 2 apart together, 4 apart in groups of 32, and writes four neighbours together.
     """
     at = np.arange(size)
-    return (at + at // 4) % 4
+    return (at ^ at // 4) % 4 if size == 16 else (at + at // 4) % 4
 
 
 def _spread(coordinates: list[int], size: int) -> np.ndarray:  # shape: (size,), −1: none

@@ -19,15 +19,18 @@ from swallowtail.kernels.gpu.triton_private import gl, gluon, mma_v2
 
 
 @gluon.constexpr_function
-def _products(WARPS):
-    """The layout of a step's results, (WARPS, SIZE, LANES): a warp has a whole group."""
-    return gl.NVMMADistributedLayout([2, 0], [WARPS, 1, 1], [1, 16, 8])
+def products(GROUPS, SHARES):
+    """The layout of a step's results, (GROUPS, SIZE, LANES): so many warps share the lanes of a group."""
+    return gl.NVMMADistributedLayout([2, 0], [GROUPS, 1, SHARES], [1, 16, 8])
 
 
 @gluon.constexpr_function
-def _operand(INDEX, WARPS):
-    """The layout of a step's matrices (INDEX 0) or rows (INDEX 1); a thread has four neighbours of a matrix's row."""
-    return gl.DotOperandLayout(INDEX, _products(WARPS), 4)
+def factor(INDEX, DEPTH, GROUPS, SHARES):
+    """The layout of the left (INDEX 0) or right factor of products that sum over DEPTH numbers, 16 or a multiple of 32.
+
+    A thread has two or four neighbours of them: with four of 16, every number would be loaded twice.
+    """
+    return gl.DotOperandLayout(INDEX, products(GROUPS, SHARES), 2 if DEPTH == 16 else 4)
 
 
 @gluon.constexpr_function
@@ -37,7 +40,7 @@ def _copied(LANES, WARPS):
 
 
 @gluon.jit
-def _poke_two(address, value):
+def poke_two(address, value):
     """Store two neighbours to shared memory, without a barrier."""
     gl.inline_asm_elementwise(
         "st.shared.v2.f32 [$2], {$4, $5}; mov.b32 $0, 0; mov.b32 $1, 0;", "=r,=r,r,r,f,f", [address, value],
@@ -65,33 +68,47 @@ def _measure(own_word, x):
 
 
 @gluon.jit
-def _rounded(x):
+def rounded(x):
     """x rounded to the eleven leading bits that tensor cores take. They would cut off the rest, which adds up."""
     return ((x.to(gl.int32, bitcast=True) + 4096) & -8192).to(gl.float32, bitcast=True)
 
 
 @gluon.jit
-def _tables(
-    matrix_ptr, place_ptr, step, SIZE: gl.constexpr, WARPS: gl.constexpr
+def step_tables(
+    matrix_ptr, place_ptr, step, SIZE: gl.constexpr, GROUPS: gl.constexpr, SHARES: gl.constexpr
 ):  # fmt: skip
     """A step's matrices, and where the rows of its groups lie: as they are read, and as they are written."""
-    LEFT: gl.constexpr = _operand(0, WARPS)
-    RIGHT: gl.constexpr = _operand(1, WARPS)
-    OUT: gl.constexpr = _products(WARPS)
-    group = gl.arange(0, WARPS, gl.SliceLayout(1, gl.SliceLayout(2, LEFT)))[:, None, None]
+    LEFT: gl.constexpr = factor(0, SIZE, GROUPS, SHARES)
+    RIGHT: gl.constexpr = factor(1, SIZE, GROUPS, SHARES)
+    OUT: gl.constexpr = products(GROUPS, SHARES)
+    group = gl.arange(0, GROUPS, gl.SliceLayout(1, gl.SliceLayout(2, LEFT)))[:, None, None]
     row = gl.arange(0, SIZE, gl.SliceLayout(0, gl.SliceLayout(2, LEFT)))[None, :, None]
     column = gl.arange(0, SIZE, gl.SliceLayout(0, gl.SliceLayout(1, LEFT)))[None, None, :]
     matrices = gl.load(
-        matrix_ptr + step * (WARPS * SIZE * SIZE) + group * (SIZE * SIZE) + row * SIZE + column
+        matrix_ptr + step * (GROUPS * SIZE * SIZE) + group * (SIZE * SIZE) + row * SIZE + column
     )
-    place_ptr += step * (WARPS * SIZE)
-    group = gl.arange(0, WARPS, gl.SliceLayout(1, gl.SliceLayout(2, RIGHT)))[:, None, None]
+    place_ptr += step * (GROUPS * SIZE)
+    group = gl.arange(0, GROUPS, gl.SliceLayout(1, gl.SliceLayout(2, RIGHT)))[:, None, None]
     row = gl.arange(0, SIZE, gl.SliceLayout(0, gl.SliceLayout(2, RIGHT)))[None, :, None]
     read = gl.load(place_ptr + group * SIZE + row)
-    group = gl.arange(0, WARPS, gl.SliceLayout(1, gl.SliceLayout(2, OUT)))[:, None, None]
+    group = gl.arange(0, GROUPS, gl.SliceLayout(1, gl.SliceLayout(2, OUT)))[:, None, None]
     row = gl.arange(0, SIZE, gl.SliceLayout(0, gl.SliceLayout(2, OUT)))[None, :, None]
     written = gl.load(place_ptr + group * SIZE + row)
     return matrices, read, written
+
+
+@gluon.jit
+def multiplied(left, right, y, EXACT: gl.constexpr):
+    """y + left · right, as exact as float32 (EXACT), in three parts, or from factors rounded once."""
+    if EXACT:
+        leading_left = rounded(left)
+        leading_right = rounded(right)
+        y = mma_v2(left - leading_left, leading_right, y, input_precision="tf32")
+        y = mma_v2(leading_left, right - leading_right, y, input_precision="tf32")
+        y = mma_v2(leading_left, leading_right, y, input_precision="tf32")
+    else:
+        y = mma_v2(rounded(left), rounded(right), y, input_precision="tf32")
+    return y
 
 
 @gluon.jit
@@ -100,28 +117,21 @@ def _steps(
     LANES: gl.constexpr, WARPS: gl.constexpr,
 ):  # fmt: skip
     """All steps in order (FORWARD), or from the last to the first."""
-    RIGHT: gl.constexpr = _operand(1, WARPS)
-    OUT: gl.constexpr = _products(WARPS)
+    RIGHT: gl.constexpr = factor(1, SIZE, WARPS, 1)
+    OUT: gl.constexpr = products(WARPS, 1)
     from_lane = gl.arange(0, LANES, gl.SliceLayout(0, gl.SliceLayout(1, RIGHT)))[None, None, :] * 4
     to_lane = gl.arange(0, LANES, gl.SliceLayout(0, gl.SliceLayout(1, OUT)))[None, None, :] * 4
     from_base = shared_address(from_lane * 0)
     to_base = shared_address(to_lane * 0)
-    matrices, read, written = _tables(matrix_ptr, place_ptr, 0 if FORWARD else steps - 1, SIZE, WARPS)
+    matrices, read, written = step_tables(matrix_ptr, place_ptr, 0 if FORWARD else steps - 1, SIZE, WARPS, 1)
     for k in range(steps):
         # Load the next step's tables before this step's rows: their latency is then hidden.
         following = gl.minimum(k + 1, steps - 1) if FORWARD else gl.maximum(steps - 2 - k, 0)
-        next_matrices, next_read, next_written = _tables(matrix_ptr, place_ptr, following, SIZE, WARPS)
+        next_matrices, next_read, next_written = step_tables(matrix_ptr, place_ptr, following, SIZE, WARPS, 1)
         rows = peek(from_base + (from_lane ^ read))
         y = gl.zeros([WARPS, SIZE, LANES], gl.float32, OUT)
-        if EXACT:
-            leading = _rounded(matrices)
-            leading_rows = _rounded(rows)
-            y = mma_v2(matrices - leading, leading_rows, y, input_precision="tf32")
-            y = mma_v2(leading, rows - leading_rows, y, input_precision="tf32")
-            y = mma_v2(leading, leading_rows, y, input_precision="tf32")
-        else:
-            y = mma_v2(_rounded(matrices), _rounded(rows), y, input_precision="tf32")
-        _poke_two(to_base + (to_lane ^ written), y)
+        y = multiplied(matrices, rows, y, EXACT)
+        poke_two(to_base + (to_lane ^ written), y)
         gl.thread_barrier()
         matrices = next_matrices
         read = next_read
