@@ -56,6 +56,13 @@ def test_what_stays_with_the_other_kernels():
     assert plan(4096, "symmetric") is not None
 
 
+@pytest.mark.parametrize("form", ["from_basis", "to_basis"])
+@pytest.mark.parametrize("n", SIZES)
+def test_one_call_takes_no_product_of_pytorch(n, form):
+    p = block_plan(n, form, False, torch.bfloat16, once=True)
+    assert p is None or p.rows
+
+
 def test_vectors_beyond_the_blocks_are_not_passed_over_twice_without_need():
     assert strided_passes(1024, 1024) == ()
     assert [p.bits for p in strided_passes(2**14, 1024)] == [4]

@@ -31,7 +31,7 @@ def test_blocks_then_rounds_then_pairs():
 
 
 @needs_kernels
-def test_gradients_of_rounds_are_those_of_pairs():
+def test_gradients_of_rounds_have_the_tables_of_pairs_too():
     wiring = free_groups(300, 16, 1)
     angles = problem(wiring, 1, 1, torch.float32)[0]
     assert isinstance(dispatch.prepare_training(wiring, angles, torch.float32), PreparedPairs)

@@ -8,7 +8,7 @@ import torch
 from kernels.gpu.grouping import free_groups
 
 from swallowtail.kernels import reference
-from swallowtail.kernels.gpu.round_plan import LONG_SHAPES, SHAPES, places, round_plan, slots
+from swallowtail.kernels.gpu.round_plan import LONG_SHAPES, SHAPES, places, round_plan, slots, wide_places
 from swallowtail.wiring import Butterfly, Grouped, Pairs
 
 HUB = Pairs(40, [[(0, k), (20 + k, 39 - k)] for k in range(1, 9)])
@@ -57,3 +57,14 @@ def test_every_coordinate_has_a_row_of_its_own(lanes):
     np.testing.assert_array_equal(rows[inside], slots(plan.coordinates[inside]))
     assert rows[~inside].min() >= 48
     assert rows.max() < 52
+
+
+def test_wide_rows_have_room_of_their_own():
+    """A row of 16 vectors and their gradients has 128 bytes, and begins at one of its four quarters."""
+    wiring = free_groups(37, 16, 2)
+    plan = round_plan(wiring, SHAPES)
+    at = wide_places(plan, 37, 16)
+    inside = plan.coordinates >= 0
+    np.testing.assert_array_equal(at[inside] // 128, slots(plan.coordinates[inside]))
+    assert set((at % 128).ravel().tolist()) <= {0, 32, 64, 96}
+    assert (at[~inside] // 128 >= 48).all()

@@ -29,7 +29,6 @@ try:
         dispatch,
         group_tables,
         grouped,
-        pairs,
         plan,
         small,
         tables,
@@ -132,7 +131,8 @@ def rotate(
         if small.suits(wiring, x, angles):
             return small.apply(wiring, angles, None, x, form)
         if blocks.suits_live(wiring, x, angles, form):
-            return blocks.apply(wiring, block_tables.make(wiring, angles, None, form, x.dtype), x, form)
+            made = block_tables.make(wiring, angles, None, form, x.dtype, once=True)
+            return blocks.apply(wiring, made, x, form)
     if prepared is None:
         # Longer vectors have groups of their own for gradients, and Q x alone is faster without.
         shared = isinstance(wiring, Butterfly) and wiring.n <= 1 << plan.WHOLE.bits
@@ -199,7 +199,7 @@ def rotate_backward(
     if made is not None:
         grad_x, grad_angles = grouped.walk_back(made, y, grad, transpose)
     elif isinstance(wiring, Pairs):
-        grad_x, grad_angles = pairs.walk_back(prepared, y, grad, transpose)
+        grad_x, grad_angles = dispatch.walk_back(wiring, prepared, y, grad, transpose)
     else:
         grad_x, grad_angles = backward.walk_back(_butterfly(wiring), prepared, y, grad, transpose)
     return grad_x, grad_angles.to(_arithmetic(angles.dtype))

@@ -56,8 +56,10 @@ def by_rounds(n: int, depth: int, form: Form) -> bool:
     )
 
 
-def block_plan(n: int, form: Form, reverse: bool, dtype: torch.dtype) -> BlockPlan | None:
+def block_plan(n: int, form: Form, reverse: bool, dtype: torch.dtype, once: bool = False) -> BlockPlan | None:
     """The plan for vectors of n numbers; None where `plan.passes_of` is faster, or more accurate.
+
+    With ``once`` the matrices serve one call. It then takes no product of PyTorch's, which `replay` cannot record.
 
     Each rounding, of a matrix or of vectors, adds about 1.7e-3 in bf16 to the relative error, as the root of a sum of
     squares. Q D Qᵀ in three rounds and two strided passes would have eight. It takes dense column blocks, which save
@@ -71,7 +73,8 @@ def block_plan(n: int, form: Form, reverse: bool, dtype: torch.dtype) -> BlockPl
         return BlockPlan(1, max(MIN_SIZE, 1 << bits), 128, 8, *((3, 3) if bits == 7 else (4, 1)))
     if bits == 8:
         # PyTorch's product takes no factor from the device, which fp16 needs: see `block_tables.Made.gain`.
-        return BlockPlan(16, 16, 16, 4, 3, 2) if both and dtype == torch.float16 else BlockPlan(1, 256)
+        blocks = once or (both and dtype == torch.float16)
+        return BlockPlan(16, 16, 16, 4, 3, 2) if blocks else BlockPlan(1, 256)
     if bits == 9:
         return BlockPlan(16, 32, 16, 8, *((4, 1) if low_first and not both else (3, 2)))
     two_rounds = BlockPlan(32, 32, 16, 16 if low_first or both else 8, 3, 1, shared=both)

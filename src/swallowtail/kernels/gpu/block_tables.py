@@ -76,15 +76,16 @@ def make(
     eigenvalues: torch.Tensor | None,
     form: Form,
     dtype: torch.dtype,
+    once: bool = False,
 ) -> Made | MadeHalf:
-    """The tables for Q x, Qᵀ x or Q D Qᵀ x.
+    """The tables for Q x, Qᵀ x or Q D Qᵀ x; ``once``: for one call.
 
     Q D Qᵀ x has three rounds: the outer half of the stages to the basis, one symmetric matrix per block that holds the
     inner half with D, and the outer half from the basis.
     """
     if goes_by_rounds(wiring, form, dtype, angles.device):
         return half_rounds.make(wiring, angles, eigenvalues, form, dtype)
-    chosen = block_plan(wiring.n, form, wiring.reverse, dtype)
+    chosen = block_plan(wiring.n, form, wiring.reverse, dtype, once)
     assert chosen is not None  # `blocks.suits` asked before
     low_first = (form == "from_basis") != wiring.reverse
     passes = strided_passes(wiring.n, chosen.width)

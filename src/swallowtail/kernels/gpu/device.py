@@ -108,6 +108,12 @@ def float32_products() -> Literal["tf32x3", "tf32"]:
 
 
 @lru_cache(maxsize=8)
+def adds_pairs(device: torch.device) -> bool:
+    """Whether two neighbouring float32 numbers in memory can be added to at once: from compute capability 9.0 on."""
+    return torch.cuda.get_device_capability(device) >= (9, 0)
+
+
+@lru_cache(maxsize=8)
 def multiprocessors(device: torch.device) -> int:
     """Multiprocessors of a device; the interpreter counts as a small one."""
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import NamedTuple
 
-import numpy as np
 import torch
 
 from swallowtail.kernels.gpu import device
+from swallowtail.kernels.gpu.gradient_sums import angle_gradients, products
 from swallowtail.kernels.gpu.group_plan import TRITON_SIZE, GroupPlan, group_plan
-from swallowtail.kernels.gpu.group_tables import Layout, MadeGroups
+from swallowtail.kernels.gpu.group_tables import MadeGroups
 from swallowtail.kernels.gpu.launch import launch
-from swallowtail.kernels.gpu.triton.backward import collect_kernel
 from swallowtail.kernels.gpu.triton.block_diagonal import (
     block_diagonal_backward_kernel,
     block_diagonal_kernel,
 )
-from swallowtail.kernels.gpu.triton.sweeps import angle_gradients_kernel
 from swallowtail.wiring import Wiring
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
-COLLECT_BLOCK = 64  # angles per program that adds up their parts
-GRADIENT_ROWS = 8  # of a block's matrix per program that sweeps through the rotations
 
 
 class Tile(NamedTuple):
@@ -80,13 +75,14 @@ def walk_back(
     fixed order.
     """
     grad = grad.to(y.dtype)
-    plan = made.layout.plan
+    layout, plan = made.layout, made.layout.plan
     if plan.size > TRITON_SIZE or (y.itemsize == 4 and plan.rest >= 0):
         # Tensor cores take no transposed float32 factors. PyTorch's product is faster than exchanging them.
         sums = _sums_by_pytorch(plan, y, grad)
-        return apply(made, grad, not transpose), angle_gradients(made.layout, made.angles, sums, transpose)
-    grad_x, sums = _backward(made, y, grad, transpose)
-    return grad_x, angle_gradients(made.layout, made.angles, sums, transpose)
+        grad_x = apply(made, grad, not transpose)
+    else:
+        grad_x, sums = _backward(made, y, grad, transpose)
+    return grad_x, angle_gradients(layout.partner, layout.angle, made.angles, sums, transpose)
 
 
 def _columns(plan: GroupPlan, x: torch.Tensor) -> torch.Tensor:  # shape: (blocks, m, size)
@@ -107,22 +103,14 @@ def _apply_by_pytorch(made: MadeGroups, x: torch.Tensor, transpose: bool) -> tor
 def _sums_by_pytorch(plan: GroupPlan, y: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
     """Σ g yᵀ of every block in float32, (1, blocks, size, size); only the last block may be shorter."""
     if not plan.rest:
-        return _products(_columns(plan, grad), _columns(plan, y))[None]
+        return products(_columns(plan, grad), _columns(plan, y))[None]
     sums = torch.zeros(plan.n_blocks, plan.size, plan.size, dtype=torch.float32, device=y.device)
     full = y.shape[2] - plan.rest
     if full:
         columns = lambda t: t[0, :, :full].unflatten(1, (-1, plan.size)).transpose(0, 1)
-        sums[:-1] = _products(columns(grad), columns(y))
-    sums[-1:, : plan.rest, : plan.rest] = _products(grad[:, :, full:], y[:, :, full:])
+        sums[:-1] = products(columns(grad), columns(y))
+    sums[-1:, : plan.rest, : plan.rest] = products(grad[:, :, full:], y[:, :, full:])
     return sums[None]
-
-
-def _products(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """gᵀ y of each of a batch of rows, in float32."""
-    with torch.no_grad():
-        if y.is_cuda and y.itemsize == 2:
-            return torch.bmm(grad.mT, y, out_dtype=torch.float32)
-        return torch.bmm(grad.mT.float(), y.float())
 
 
 def _backward(
@@ -142,32 +130,6 @@ def _backward(
         PRECISION=device.float32_products(), warps=tile.warps,
     )  # fmt: skip
     return grad_x, sums
-
-
-def angle_gradients(
-    layout: Layout, angles: torch.Tensor, sums: torch.Tensor, transpose: bool
-) -> torch.Tensor:
-    """Gradients (1, K) from Σ g yᵀ in parts, (parts, blocks, size, size), for contiguous angles (1, K)."""
-    plan, count = layout.plan, angles.shape[1]
-    slabs = plan.size // GRADIENT_ROWS
-    parts = torch.empty(slabs, count, dtype=torch.float32, device=sums.device)
-    launch(
-        angle_gradients_kernel, (plan.n_blocks, slabs), angles, layout.partner, layout.angle, sums, parts,
-        len(plan.partner), plan.n_blocks, len(sums), count, TRANSPOSE=transpose, SIZE=plan.size, ROWS=GRADIENT_ROWS,
-        warps=8 if plan.size > TRITON_SIZE else 4,
-    )  # fmt: skip
-    total = torch.empty_like(parts[:1])
-    launch(
-        collect_kernel, (-(-count // COLLECT_BLOCK), 1), parts, _numbers(count, sums.device), total, count, count,
-        slabs, SIGN=1, SLOTS=slabs, BLOCK=COLLECT_BLOCK, warps=4,
-    )  # fmt: skip
-    return total
-
-
-@cache  # never dropped: recorded launches go on reading it
-def _numbers(count: int, where: torch.device) -> torch.Tensor:
-    """From 1 to ``count``: every angle stands in its own place."""
-    return device.constant(np.arange(1, count + 1, dtype=np.int32), where)
 
 
 def _share(x: torch.Tensor, plan: GroupPlan, tile: Tile) -> tuple[int, int]:

@@ -161,10 +161,21 @@ def slots(coordinates: np.ndarray) -> np.ndarray:
 
 def places(plan: RoundPlan, n: int, lanes: int) -> np.ndarray:  # shape: (steps · warps, size), int32
     """Where the row of each place of the plan begins, in bytes, as in `gluon.rounds`; a spare row for no coordinate."""
-    spare = -(-n // 16) * 16 + _residues(plan.shape.size)[None]
-    slot = np.where(plan.coordinates < 0, spare, slots(plan.coordinates))
+    slot = _slots_of(plan, n)
     quarter = {32: slot & 3, 16: (slot & 2) // 2, 8: 0 * slot}[lanes]
     return (slot * (4 * lanes) + 32 * quarter).astype(np.int32)
+
+
+def wide_places(plan: RoundPlan, n: int, lanes: int) -> np.ndarray:  # shape: (steps · warps, size), int32
+    """The same for rows of two numbers per vector, as in `gluon.round_gradients`."""
+    slot = _slots_of(plan, n)
+    return (slot * (8 * lanes) + 64 * (slot & 1) + 16 * (slot & 2)).astype(np.int32)
+
+
+def _slots_of(plan: RoundPlan, n: int) -> np.ndarray:  # shape: (steps · warps, size)
+    """The row of each place of a plan; a spare one for no coordinate."""
+    spare = -(-n // 16) * 16 + _residues(plan.shape.size)[None]
+    return np.where(plan.coordinates < 0, spare, slots(plan.coordinates))
 
 
 def _residues(size: int) -> np.ndarray:

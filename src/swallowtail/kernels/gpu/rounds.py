@@ -26,7 +26,7 @@ DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 # The most bytes of shared memory with which two programs share a multiprocessor.
 HALF_OF_SHARED = 112 << 10
 WORDS = 256  # bytes of shared memory beside the vectors
-MAX_DENSE = 1024  # coordinates of a dense matrix
+MAX_DENSE = 4096  # coordinates of a dense matrix: 32 MiB
 
 
 class RoundLayout(NamedTuple):
@@ -42,6 +42,7 @@ class MadeRounds(NamedTuple):
     """The matrices of every group, float32, (steps · warps, size, size)."""
 
     layout: RoundLayout
+    angles: torch.Tensor  # shape: (1, K): what they were made from
     to_basis: torch.Tensor
     from_basis: torch.Tensor
     middle: torch.Tensor | None  # shape: (n,): the eigenvalues; None if there were none
@@ -149,7 +150,7 @@ def suits(wiring: Pairs, angles: torch.Tensor, dtype: torch.dtype) -> bool:
         len(angles) == 1
         and dtype in DTYPES
         and device.multiplies_half_blocks(where)
-        and _lanes(wiring.n)[-1] * _rows(wiring.n) * 4 + WORDS <= device.shared_memory(where)
+        and _lanes(wiring.n)[-1] * rows(wiring.n) * 4 + WORDS <= device.shared_memory(where)
     )
 
 
@@ -180,7 +181,7 @@ def make(wiring: Pairs, angles: torch.Tensor, eigenvalues: torch.Tensor | None =
         len(plan.partner), count, SYMMETRIC=False, SIZE=size, COLS=size, warps=1,
     )  # fmt: skip
     middle = None if eigenvalues is None else eigenvalues[0].float().contiguous()
-    return MadeRounds(layout, matrices.transpose(1, 2).contiguous(), matrices, middle)
+    return MadeRounds(layout, angles, matrices.transpose(1, 2).contiguous(), matrices, middle)
 
 
 def apply(
@@ -202,17 +203,17 @@ def apply(
         rounds_kernel, (-(-x.shape[1] // lanes),),
         x, y, made.to_basis, made.from_basis, available[lanes], made.to_basis if middle is None else middle,
         x.shape[1], n // unit, plan.steps,
-        TO_BASIS=to_basis, FROM_BASIS=from_basis, EXACT=exact, UNIT=unit, N=_rows(n), SIZE=size, LANES=lanes,
+        TO_BASIS=to_basis, FROM_BASIS=from_basis, EXACT=exact, UNIT=unit, N=rows(n), SIZE=size, LANES=lanes,
         COLUMNS=128 if lanes == 32 else 32 * warps, WARPS=warps, warps=warps,
     )  # fmt: skip
     return y
 
 
-def _rows(n: int) -> int:
+def rows(n: int) -> int:
     """Rows of shared memory."""
     return -(-n // 16) * 16 + SPARE
 
 
 def _lanes(n: int) -> tuple[int, ...]:
     """The numbers of vectors that a program may take, the smallest last."""
-    return tuple(lanes for lanes in (32, 16) if 4 * lanes * _rows(n) <= HALF_OF_SHARED) or (8,)
+    return tuple(lanes for lanes in (32, 16) if 4 * lanes * rows(n) <= HALF_OF_SHARED) or (8,)

@@ -220,11 +220,11 @@ def rounds_kernel(
         gl.thread_barrier()
         top = peek(own_word).to(gl.int32, bitcast=True)
         exponent = gl.minimum(gl.maximum((top >> 23) - 127, -120), 120)
-        factor = ((127 - exponent) << 23).to(gl.float32, bitcast=True)
+        power = ((127 - exponent) << 23).to(gl.float32, bitcast=True)
         for start in range(0, n, COLUMNS):
             column = start + index
             x = gl.load(x_ptr + row * n + column, mask=(row < n_rows) & (column < n), other=0.0)
-            poke(base + ((lane * 4) ^ _place(column, LANES, N)), x.to(gl.float32) * factor)
+            poke(base + ((lane * 4) ^ _place(column, LANES, N)), x.to(gl.float32) * power)
         gl.thread_barrier()
     back = ((127 + exponent) << 23).to(gl.float32, bitcast=True)
     if TO_BASIS:
