@@ -23,6 +23,12 @@ def test_parts_are_added_up(parts):
     torch.testing.assert_close(gradient_sums.added(x), x.sum(0, keepdim=True), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("m", [32, 100, 320])
+def test_products_of_all_rows_are_made_in_pieces(m):
+    grad, y = torch.randn(2, 1, m, 5, generator=torch.Generator().manual_seed(m))
+    torch.testing.assert_close(gradient_sums.whole_products(grad, y), grad.mT @ y)
+
+
 @needs_kernels
 @pytest.mark.parametrize("transpose", [False, True])
 def test_gradients_of_one_round_follow_from_the_sums_of_its_groups(transpose):

@@ -12,7 +12,7 @@ from kernels.gpu.checking import check_backward, problem
 from kernels.gpu.grouping import free_groups
 
 from swallowtail.kernels.gpu import backend as gpu
-from swallowtail.kernels.gpu import round_backward
+from swallowtail.kernels.gpu import grouped, round_backward
 from swallowtail.kernels.gpu.round_plan import SHAPES, round_plan
 from swallowtail.wiring import Pairs
 
@@ -36,7 +36,8 @@ def test_gradients(wiring, m, transpose, dtype, monkeypatch):
     monkeypatch.setattr(round_backward, "walk_back", lambda *a: (taken.append(a), walk_back(*a))[1])
     angles, _, y, grad = problem(wiring, 1, m, dtype)
     check_backward(wiring, angles, y, grad, transpose, None, BOUNDS[dtype])
-    assert bool(taken) == (wiring.n < 1800)  # longer vectors find no room in shared memory
+    # Longer vectors find no room in shared memory. Few coordinates are one dense matrix in half precision.
+    assert bool(taken) == (wiring.n < 1800 and not grouped.suits(wiring, angles, dtype))
     if taken and m >= 2 * wiring.n and dtype != torch.float32:
         assert taken[0][2].shape == (1, wiring.n, wiring.n)  # one matrix for all vectors
 

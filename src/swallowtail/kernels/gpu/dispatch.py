@@ -13,7 +13,7 @@ import torch
 
 from swallowtail.kernels.gpu import group_tables, grouped, half_rounds, pairs, round_backward, rounds
 from swallowtail.kernels.gpu.block_plan import Form
-from swallowtail.kernels.gpu.gradient_sums import products
+from swallowtail.kernels.gpu.gradient_sums import PIECES, whole_products
 from swallowtail.kernels.gpu.group_tables import GroupTables, MadeGroups
 from swallowtail.kernels.gpu.pairs import PreparedPairs
 from swallowtail.kernels.gpu.rounds import RoundTables
@@ -96,10 +96,10 @@ def walk_back(
     than all vectors walk back. The rows of S, and unit vectors as their gradients, then walk back instead.
     """
     n = wiring.n
-    if len(y) == 1 and y.itemsize == 2 and y.is_cuda and y.shape[1] >= MANY * n:
+    if len(y) == 1 and y.itemsize == 2 and y.is_cuda and y.shape[1] >= max(MANY * n, PIECES):
         grad = grad.to(y.dtype)
         unit = torch.eye(n, device=y.device)[None]
-        _, grad_angles = _walk_back(wiring, prepared, products(grad, y), unit, transpose)
+        _, grad_angles = _walk_back(wiring, prepared, whole_products(grad, y), unit, transpose)
         return rotate(prepared, grad, not transpose), grad_angles
     return _walk_back(wiring, prepared, y, grad, transpose)
 

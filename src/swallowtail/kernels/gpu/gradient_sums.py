@@ -18,6 +18,9 @@ from swallowtail.kernels.gpu.triton.sweeps import angle_gradients_kernel
 
 BLOCK = 64  # numbers per program that adds up their parts
 PARTS = 8  # that it loads at a time
+PIECES = (
+    32  # of the vectors, whose products are made side by side: PyTorch's own way to share them out is slower
+)
 GRADIENT_ROWS = 8  # of a block's matrix per program that sweeps through the rotations
 
 
@@ -27,6 +30,15 @@ def products(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         if y.is_cuda and y.itemsize == 2:
             return torch.bmm(grad.mT, y, out_dtype=torch.float32)
         return torch.bmm(grad.mT.float(), y.float())
+
+
+def whole_products(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """gᵀ y of many rows, (1, m, n), in float32: (1, n, n)."""
+    m, n = y.shape[1:]
+    full = m // PIECES * PIECES
+    pieces = lambda t: t[0, :full].view(PIECES, -1, n)
+    total = products(pieces(grad), pieces(y)).sum(0, keepdim=True)
+    return total if full == m else total.add_(products(grad[:, full:], y[:, full:]))
 
 
 def added(parts: torch.Tensor) -> torch.Tensor:
