@@ -1,6 +1,6 @@
-"""What a step costs on a GPU at hidden width 4096: GivensAdam, SOAP and Adam, refreshes included.
+"""What a step costs on a GPU, at width 4096 and for a transformer: GivensAdam, SOAP and Adam, refreshes included.
 
-    python -m benchmarks.optim.gpu [--width 4096] [--device cuda] [--rounds 7] [--quick] [--profile]
+    python -m benchmarks.optim.gpu [--width 4096] [--rounds 7] [--quick] [--only transformer] [--profile]
 
 Every measurement is twenty steps, so that all methods refresh their bases twice in it; methods take turns. SOAP is
 measured with the authors' QR refresh and with exact eigenvectors, in float32 and with TF32 products.
@@ -20,7 +20,9 @@ import numpy as np
 import torch
 
 from benchmarks.common.rows import Row, read_rows, write_rows
+from benchmarks.language.training import SIZES
 from benchmarks.optim.rivals import SOAP
+from examples.language_model import LanguageModel
 from swallowtail.kernels import use_backend
 from swallowtail.optim import GivensAdam
 
@@ -42,6 +44,7 @@ METHODS: dict[str, tuple[Make, str]] = {
 }
 SLOW = "SOAP, exact eigenvectors, TF32"  # one round of ten steps, one refresh, is enough
 QUICK = tuple(name for name in METHODS if name not in (SLOW, "SOAP, QR"))
+TRANSFORMER = "transformer, 21 M"
 
 
 def parameters(shapes: list[tuple[int, ...]], device: str) -> list[torch.nn.Parameter]:
@@ -159,6 +162,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--quick", action="store_true", help="leave out the slow forms of SOAP")
+    parser.add_argument("--only", default="", help="models whose names begin so")
     parser.add_argument("--profile", action="store_true", help="print where a step's time goes, and end")
     options = parser.parse_args()
     h, device = options.width, options.device
@@ -166,11 +170,14 @@ def main() -> None:
         f"one layer {h} × {h}": [(h, h)],
         f"MLP 784-{h}-{h}-10": [(h, 784), (h,), (h, h), (h,), (10, h), (10,)],
     }
+    with torch.device("meta"):
+        models[TRANSFORMER] = [tuple(p.shape) for p in LanguageModel(SIZES["20 M"]).parameters()]
     if options.profile:
         profile(models[f"MLP 784-{h}-{h}-10"], device)
         return
-    shapes = ((h, h), (h, 784), (10, h))
-    if device == "cuda":
+    models = {name: layers for name, layers in models.items() if name.startswith(options.only)}
+    shapes = () if list(models) == [TRANSFORMER] else ((h, h), (h, 784), (10, h))
+    if device == "cuda" and shapes:
         begin = time.perf_counter()
         cases = [(shape, depth) for shape in shapes for depth in DEPTHS]
         with get_context("spawn").Pool(len(cases)) as pool:
@@ -184,9 +191,11 @@ def main() -> None:
     names, command = tuple(METHODS), "python -m benchmarks.optim.gpu"
     if options.quick:
         names, command = QUICK, f"{command} --quick"
+    command += f" --only {options.only}" if options.only else ""
     earlier = read_rows("optim-cuda")
     for name, layers in models.items():
-        rows += measure(name, layers, device, options.rounds, names)
+        chosen = tuple(m for m in names if name != TRANSFORMER or (m in QUICK and "butterflies" not in m))
+        rows += measure(name, layers, device, options.rounds, chosen)
         if device == "cuda":  # after each model: what is measured is kept if the time runs out
             new = {(row["model"], row["method"]) for row in rows}
             kept = [row for row in earlier if (row["model"], row["method"]) not in new]
