@@ -20,7 +20,7 @@ from swallowtail.wiring import Butterfly
 FORMS = ("from_basis", "to_basis", "symmetric")
 
 
-def matrices_by_pytorch(kernel, grid, angles, partner, angle, _, __, made, levels, count, **constants):
+def matrices_by_pytorch(kernel, grid, angles, partner, angle, _, __, made, ___, levels, count, **constants):
     """What `matrices_kernel` computes, for all blocks at once."""
     size = made.shape[-1]
     m = torch.eye(size, dtype=torch.float64).expand(count, size, size)

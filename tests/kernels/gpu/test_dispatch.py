@@ -31,7 +31,11 @@ def test_blocks_then_rounds_then_pairs():
 
 
 @needs_kernels
-def test_gradients_of_rounds_have_the_tables_of_pairs_too():
-    wiring = free_groups(300, 16, 1)
-    angles = problem(wiring, 1, 1, torch.float32)[0]
-    assert isinstance(dispatch.prepare_training(wiring, angles, torch.float32), PreparedPairs)
+def test_gradients_are_those_of_rounds_while_vectors_find_room():
+    once = lambda n: type(
+        dispatch.prepare_training(
+            w := free_groups(n, 16, 1), problem(w, 1, 1, torch.float32)[0], torch.float32
+        )
+    )
+    assert once(300) is (PreparedPairs if INTERPRETED else RoundTables)
+    assert once(2000) is PreparedPairs

@@ -199,7 +199,7 @@ def rotate_backward(
     if made is not None:
         grad_x, grad_angles = grouped.walk_back(made, y, grad, transpose)
     elif isinstance(wiring, Pairs):
-        grad_x, grad_angles = dispatch.walk_back(wiring, prepared, y, grad, transpose)
+        grad_x, grad_angles = dispatch.walk_back(wiring, prepared, angles, y, grad, transpose)
     else:
         grad_x, grad_angles = backward.walk_back(_butterfly(wiring), prepared, y, grad, transpose)
     return grad_x, grad_angles.to(_arithmetic(angles.dtype))
@@ -226,7 +226,7 @@ def live_backward(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Gradients for x and the angles, in the shapes of grad and the angles."""
     y, grad, angles = y.contiguous(), grad.contiguous(), angles.contiguous()
-    return calls.live_backward(_gradients, wiring, y, grad, angles, transpose)
+    return calls.live_backward(_gradients, live, wiring, y, grad, angles, transpose)
 
 
 def _form(

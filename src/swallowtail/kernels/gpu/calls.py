@@ -12,8 +12,10 @@ from typing import Any
 import torch
 
 from swallowtail import checks
+from swallowtail.kernels.gpu import dispatch
+from swallowtail.kernels.gpu.gradient_sums import whole_products
 from swallowtail.kernels.gpu.replay import Replay, replayed
-from swallowtail.wiring import Wiring
+from swallowtail.wiring import Pairs, Wiring
 
 
 def bound(
@@ -59,13 +61,19 @@ def live(
 
 def live_backward(
     run: Callable[..., tuple[torch.Tensor, torch.Tensor]],
+    product: Callable[..., torch.Tensor | None],
     wiring: Wiring,
     y: torch.Tensor,
     grad: torch.Tensor,
     angles: torch.Tensor,
     transpose: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """``run(wiring, transpose, y, grad, angles)``; y and its gradient are contiguous."""
+    """``run(wiring, transpose, y, grad, angles)``; y and its gradient are contiguous.
+
+    ``product(form, wiring, x, angles, None)`` is `live` for the same back end.
+    """
+    if dispatch.takes_sums(wiring, y, angles):
+        return _by_sums(product, wiring, y, grad, angles, transpose)
     key = (transpose, y.dtype, grad.dtype, angles.dtype, angles.shape, y.shape, y.get_device())
     kept, angles = _calls(wiring), angles.contiguous()
     found = kept.get(key)
@@ -75,6 +83,29 @@ def live_backward(
     if result is None:
         result = replayed(kept, key, partial(run, wiring, transpose), y, grad, angles)
     return result
+
+
+def _by_sums(
+    product: Callable[..., torch.Tensor | None],
+    wiring: Any,
+    y: torch.Tensor,
+    grad: torch.Tensor,
+    angles: torch.Tensor,
+    transpose: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """PyTorch's product of all vectors cannot be recorded, but what stands before and after it can."""
+    rows, grad = (1, -1, wiring.n), grad.to(y.dtype)
+    sums = whole_products(grad.view(rows), y.view(rows))
+    grad_x = product("from_basis" if transpose else "to_basis", wiring, grad, angles, None)
+    assert grad_x is not None  # the angles are contiguous
+    key = ("sums", transpose, angles.dtype, angles.shape, sums.get_device())
+    return grad_x, replayed(_calls(wiring), key, partial(_from_sums, wiring, transpose), sums, angles)
+
+
+def _from_sums(wiring: Pairs, transpose: bool, sums: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+    theta = angles.view(1, -1)
+    prepared = dispatch.prepare_training(wiring, theta, sums.dtype)
+    return dispatch.from_sums(wiring, prepared, sums, transpose).to(angles.dtype).view(angles.shape)
 
 
 def _calls(wiring: Wiring) -> dict[Any, Any]:

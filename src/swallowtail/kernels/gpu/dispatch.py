@@ -54,6 +54,8 @@ def prepare_training(wiring: Pairs, angles: torch.Tensor, dtype: torch.dtype) ->
     """Tables for Q x or Qᵀ x, and then its gradients."""
     if grouped.suits(wiring, angles, dtype):
         return group_tables.make(wiring, angles, None, dtype)
+    if rounds.suits(wiring, angles, dtype) and round_backward.suits(wiring, angles.device):
+        return RoundTables(wiring, angles, None, many=False)
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     return prepare(wiring, angles, None, wide, many=False)
 
@@ -88,29 +90,50 @@ def symmetric(
 
 
 def walk_back(
-    wiring: Pairs, prepared: Any, y: torch.Tensor, grad: torch.Tensor, transpose: bool
+    wiring: Pairs,
+    prepared: Any,
+    angles: torch.Tensor,
+    y: torch.Tensor,
+    grad: torch.Tensor,
+    transpose: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Gradients for x (B, m, n) and the angles (B, K), given y = Q x (or Qᵀ x) and its gradient, both contiguous.
-
-    Gradients of angles depend on the vectors through S = Σ g yᵀ only. In half precision tensor cores make S faster
-    than all vectors walk back. The rows of S, and unit vectors as their gradients, then walk back instead.
-    """
-    n = wiring.n
-    if len(y) == 1 and y.itemsize == 2 and y.is_cuda and y.shape[1] >= max(MANY * n, PIECES):
+    """Gradients for x (B, m, n) and the angles (B, K), given y = Q x (or Qᵀ x) and its gradient, both contiguous."""
+    if len(y) == 1 and takes_sums(wiring, y, angles):
         grad = grad.to(y.dtype)
-        unit = torch.eye(n, device=y.device)[None]
-        _, grad_angles = _walk_back(wiring, prepared, whole_products(grad, y), unit, transpose)
+        grad_angles = from_sums(wiring, prepared, whole_products(grad, y), transpose)
         return rotate(prepared, grad, not transpose), grad_angles
-    return _walk_back(wiring, prepared, y, grad, transpose)
-
-
-def _walk_back(
-    wiring: Pairs, prepared: Any, y: torch.Tensor, grad: torch.Tensor, transpose: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
-    tables = prepared.rounds
+    tables = _round_tables(prepared)
     if tables is not None and y.dtype in rounds.DTYPES and round_backward.suits(wiring, y.device):
         return round_backward.walk_back(tables.get(), wiring, y, grad, transpose)
     return pairs.walk_back(prepared, y, grad, transpose)
+
+
+def takes_sums(wiring: Wiring, y: torch.Tensor, angles: torch.Tensor) -> bool:
+    """Whether the gradients of one rotation's angles, after many vectors y (…, n), are taken from S = Σ g yᵀ.
+
+    They depend on the vectors through S only. In half precision tensor cores make S faster than all vectors walk back.
+    """
+    return (
+        isinstance(wiring, Pairs)
+        and y.itemsize == 2
+        and y.is_cuda
+        and y.numel() >= wiring.n * max(MANY * wiring.n, PIECES)
+        and not grouped.suits(wiring, angles.view(1, -1), y.dtype)
+    )
+
+
+def from_sums(wiring: Pairs, prepared: Any, sums: torch.Tensor, transpose: bool) -> torch.Tensor:
+    """Gradients for the angles (1, K), given S = Σ g yᵀ, (1, n, n)."""
+    tables = _round_tables(prepared)
+    if tables is not None and round_backward.suits(wiring, sums.device):
+        return round_backward.from_sums(tables.get(), wiring, sums, transpose)
+    unit = torch.eye(wiring.n, device=sums.device)[None]
+    return pairs.walk_back(prepared, sums, unit, transpose)[1]
+
+
+def _round_tables(prepared: Any) -> RoundTables | None:
+    tables: RoundTables | None = prepared if isinstance(prepared, RoundTables) else prepared.rounds
+    return tables
 
 
 def made_groups(prepared: Any, dtype: torch.dtype, symmetric: bool) -> MadeGroups | None:
@@ -132,7 +155,7 @@ def _in_rounds(
     prepared: Any, x: torch.Tensor, to_basis: bool, from_basis: bool, eigenvalues: torch.Tensor | None
 ) -> torch.Tensor | None:
     """The product by rounds of groups, or by one dense matrix; None where pairs have to do it."""
-    tables = prepared if isinstance(prepared, RoundTables) else prepared.rounds
+    tables = _round_tables(prepared)
     if tables is None or x.dtype not in rounds.DTYPES:
         return None
     both = to_basis and from_basis

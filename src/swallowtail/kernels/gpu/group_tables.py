@@ -86,7 +86,7 @@ def make(
     large = plan.size > TRITON_SIZE
     launch(
         matrices_kernel, (plan.n_blocks, plan.size // COLUMNS), angles, layout.partner, layout.angle, layout.starts,
-        middle, matrices, len(plan.partner), plan.n_blocks,
-        SYMMETRIC=eigenvalues is not None, SIZE=plan.size, COLS=COLUMNS, warps=8 if large else 4,
+        middle, matrices, matrices, len(plan.partner), plan.n_blocks,
+        SYMMETRIC=eigenvalues is not None, BOTH=False, SIZE=plan.size, COLS=COLUMNS, warps=8 if large else 4,
     )  # fmt: skip
     return MadeGroups(layout, angles, matrices, gain)

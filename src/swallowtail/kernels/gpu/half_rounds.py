@@ -44,8 +44,12 @@ class Tile(NamedTuple):
         return 128 * self.warps // self.lanes
 
 
-# By the rows of shared memory that they have room for. The fastest on an H200.
-TILES = {872: Tile(32, 8, 4), 1160: Tile(32, 8, 3), 2312: Tile(32, 16, 1, 8), 7000: Tile(16, 16, 1, 8)}
+# By the rows of shared memory that they have room for, for matrices in one part and in two. The fastest on an H200.
+SMALL_TILES = {872: Tile(32, 8, 4), 1160: Tile(32, 8, 3)}
+TILES = {
+    1: {**SMALL_TILES, 2312: Tile(32, 16, 1, 8), 7000: Tile(16, 32, 1, 4)},
+    2: {**SMALL_TILES, 2312: Tile(32, 16, 1, 4), 7000: Tile(16, 16, 1, 4)},
+}
 
 
 class Sweep(NamedTuple):
@@ -80,29 +84,34 @@ def suits(wiring: Wiring, dtype: torch.dtype, where: torch.device) -> bool:
     return (
         dtype in KINDS
         and wiring.n % 8 == 0
-        and rows(wiring.n) <= max(TILES)
+        and rows(wiring.n) <= max(TILES[1])
         and where.type == "cuda"
         and torch.version.hip is None
         and torch.cuda.get_device_capability(where) >= CAPABILITY
     )
 
 
-def tile_of(n: int) -> Tile:
+def parts_of(dtype: torch.dtype) -> int:
+    """Of a matrix. Rounding matrices to fp16 costs bf16 nothing; fp16 would lose a digit."""
+    return 2 if dtype == torch.float16 else 1
+
+
+def tile_of(n: int, dtype: torch.dtype) -> Tile:
     """What a program takes of vectors of length n."""
-    return next(tile for most, tile in TILES.items() if rows(n) <= most)
+    return next(tile for most, tile in TILES[parts_of(dtype)].items() if rows(n) <= most)
 
 
-def sweep_of(wiring: Wiring, form: Form, where: torch.device) -> Sweep:
+def sweep_of(wiring: Wiring, form: Form, tile: Tile, where: torch.device) -> Sweep:
     """The tables of a wiring. They last as long as it does: recorded launches go on reading them."""
-    key = (sweep_of, form, where)
+    key = (sweep_of, form, tile, where)
     found: Sweep | None = wiring.derived.get(key)
     if found is None:
-        found = wiring.derived[key] = _make_sweep(wiring, form, where)
+        found = wiring.derived[key] = _make_sweep(wiring, form, tile, where)
     return found
 
 
-def _make_sweep(wiring: Wiring, form: Form, where: torch.device) -> Sweep:
-    tile, n = tile_of(wiring.n), wiring.n
+def _make_sweep(wiring: Wiring, form: Form, tile: Tile, where: torch.device) -> Sweep:
+    n = wiring.n
     plan = half_plan(wiring, tile.warps, complete=form == "symmetric")
     there = list(range(plan.steps))
     order = {
@@ -115,9 +124,9 @@ def _make_sweep(wiring: Wiring, form: Form, where: torch.device) -> Sweep:
     return Sweep(plan, *(device.constant(table, where) for table in tables))
 
 
-def cost(wiring: Wiring, form: Form) -> float:
+def cost(wiring: Wiring, form: Form, dtype: torch.dtype) -> float:
     """What a product takes, in copies of the vectors, on an H200."""
-    tile = tile_of(wiring.n)
+    tile = tile_of(wiring.n, dtype)
     plan = half_plan(wiring, tile.warps, complete=form == "symmetric")
     return 1.2 + 0.04 * (plan.steps + (plan.inner if form == "symmetric" else 0))
 
@@ -126,10 +135,9 @@ def make(
     wiring: Wiring, angles: torch.Tensor, eigenvalues: torch.Tensor | None, form: Form, dtype: torch.dtype
 ) -> MadeHalf:
     """The matrices of a form, from angles (1, K) and eigenvalues (1, n) or None. Nothing waits for the device."""
-    sweep = sweep_of(wiring, form, angles.device)
+    tile, parts = tile_of(wiring.n, dtype), parts_of(dtype)
+    sweep = sweep_of(wiring, form, tile, angles.device)
     plan = sweep.plan
-    # Rounding matrices to fp16 costs bf16 nothing; fp16 would lose a digit.
-    parts = 2 if dtype == torch.float16 else 1
     angles, gain = angles.contiguous(), None
     middle = angles
     if form == "symmetric":
@@ -142,7 +150,7 @@ def make(
         matrices, len(plan.partner), len(plan.coordinates), plan.warps, plan.inner, sweep.steps,
         TO_BASIS=form != "from_basis", FROM_BASIS=form != "to_basis", PARTS=parts, warps=1,
     )  # fmt: skip
-    return MadeHalf(sweep, tile_of(wiring.n), parts, matrices, gain)
+    return MadeHalf(sweep, tile, parts, matrices, gain)
 
 
 def logarithm(eigenvalues: torch.Tensor) -> torch.Tensor:  # shape: (1,), int32

@@ -25,6 +25,23 @@ def walk_back(
     made: MadeRounds, wiring: Pairs, y: torch.Tensor, grad: torch.Tensor, transpose: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Gradients for x (1, m, n) and the angles (1, K), given y = Q x (or Qᵀ x) and its gradient, both contiguous."""
+    grad_x = torch.empty_like(y)
+    return grad_x, _angle_gradients(made, wiring, y, grad, grad_x, transpose)
+
+
+def from_sums(made: MadeRounds, wiring: Pairs, sums: torch.Tensor, transpose: bool) -> torch.Tensor:
+    """Those for the angles, given S = Σ g yᵀ over all vectors, (1, n, n): its rows walk back, and unit vectors."""
+    return _angle_gradients(made, wiring, sums, None, sums, transpose)
+
+
+def _angle_gradients(
+    made: MadeRounds,
+    wiring: Pairs,
+    y: torch.Tensor,
+    grad: torch.Tensor | None,
+    out: torch.Tensor,
+    transpose: bool,
+) -> torch.Tensor:
     layout, (m, n) = made.layout, y.shape[1:]
     size, groups = layout.plan.shape[:2]
     steps, workers = layout.plan.steps, device.multiprocessors(y.device)
@@ -35,15 +52,16 @@ def walk_back(
     fit = 2 if warps == 8 and _bytes(n, lanes) <= HALF_OF_SHARED else 1
     tiles, room = -(-m // lanes), max(1, SUMS // (steps * groups * size * size * 4))
     programs = min(tiles, fit * workers, room)
-    grad_x = torch.empty_like(y)
     sums = torch.empty(programs, steps * groups, size, size, dtype=torch.float32, device=y.device)
     launch(
-        round_gradients_kernel, (programs,), y, grad, grad_x, made.from_basis if transpose else made.to_basis,
-        _places(layout, wiring, lanes), sums, m, n // unit, steps, tiles, programs,
-        TRANSPOSE=transpose, EXACT=device.float32_products() == "tf32x3", VECTORS=device.adds_pairs(y.device),
-        UNIT=unit, N=rows(n), SIZE=size, LANES=lanes, COLUMNS=16 * warps, GROUPS=groups, WARPS=warps, warps=warps,
+        round_gradients_kernel, (programs,), y, out if grad is None else grad, out,
+        made.from_basis if transpose else made.to_basis, _places(layout, wiring, lanes), sums,
+        m, n // unit, steps, tiles, programs,
+        TRANSPOSE=transpose, SUMS=grad is None, EXACT=device.float32_products() == "tf32x3",
+        VECTORS=device.adds_pairs(y.device), UNIT=unit, N=rows(n), SIZE=size, LANES=lanes, COLUMNS=16 * warps,
+        GROUPS=groups, WARPS=warps, warps=warps,
     )  # fmt: skip
-    return grad_x, angle_gradients(layout.partner, layout.angle, made.angles, added(sums), transpose)
+    return angle_gradients(layout.partner, layout.angle, made.angles, added(sums), transpose)
 
 
 def _places(layout: RoundLayout, wiring: Pairs, lanes: int) -> torch.Tensor:

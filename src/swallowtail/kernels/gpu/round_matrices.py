@@ -40,8 +40,8 @@ def matrices(
     made = torch.empty(count * size // width, width // size, size, size, dtype=dtype, device=angles.device)
     angles = angles.contiguous()
     launch(
-        matrices_kernel, (count, size // columns), angles, partner, angle, angle, angles, made, levels, count,
-        SYMMETRIC=False, SIZE=size, COLS=columns, warps=2 if size <= 32 else 4 if size <= 128 else 8,
+        matrices_kernel, (count, size // columns), angles, partner, angle, angle, angles, made, made, levels, count,
+        SYMMETRIC=False, BOTH=False, SIZE=size, COLS=columns, warps=2 if size <= 32 else 4 if size <= 128 else 8,
     )  # fmt: skip
     return made
 

@@ -108,7 +108,7 @@ class RoundTables:
         if x.itemsize != 2 or n > MAX_DENSE or (both and self._eigenvalues is None):
             return False
         if half_rounds.suits(self._wiring, x.dtype, x.device):
-            cost = half_rounds.cost(self._wiring, "symmetric" if both else "from_basis")
+            cost = half_rounds.cost(self._wiring, "symmetric" if both else "from_basis", x.dtype)
         else:
             plan = layout_of(self._wiring, x.device).plan
             cost = 1.3 * plan.shape.cost(plan.steps) * (1.7 if both else 1.0)
@@ -171,17 +171,18 @@ def _make_layout(wiring: Pairs, where: torch.device) -> RoundLayout:
 
 
 def make(wiring: Pairs, angles: torch.Tensor, eigenvalues: torch.Tensor | None = None) -> MadeRounds:
-    """The matrices of all groups, in two launches. Nothing waits for the device."""
+    """The matrices of all groups, in one launch. Nothing waits for the device."""
     layout = layout_of(wiring, angles.device)
     plan, size, angles = layout.plan, layout.plan.shape.size, angles.contiguous()
     count = len(plan.coordinates)
     matrices = torch.empty(count, size, size, dtype=torch.float32, device=angles.device)
+    transposed = torch.empty_like(matrices)
     launch(
         matrices_kernel, (count, 1), angles, layout.partner, layout.angle, layout.angle, angles, matrices,
-        len(plan.partner), count, SYMMETRIC=False, SIZE=size, COLS=size, warps=1,
+        transposed, len(plan.partner), count, SYMMETRIC=False, BOTH=True, SIZE=size, COLS=size, warps=1,
     )  # fmt: skip
     middle = None if eigenvalues is None else eigenvalues[0].float().contiguous()
-    return MadeRounds(layout, angles, matrices.transpose(1, 2).contiguous(), matrices, middle)
+    return MadeRounds(layout, angles, transposed, matrices, middle)
 
 
 def apply(

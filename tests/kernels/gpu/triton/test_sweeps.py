@@ -15,7 +15,9 @@ def test_a_program_keeps_its_part_in_registers():
     """A level goes through shared memory, not through the stack."""
     from swallowtail.kernels.gpu.triton.sweeps import angle_gradients_kernel, matrices_kernel
 
-    made = compile_for_h200(matrices_kernel, 4, {"SYMMETRIC": True, "SIZE": 128, "COLS": 32}, INTEGERS)
+    made = compile_for_h200(
+        matrices_kernel, 4, {"SYMMETRIC": True, "BOTH": False, "SIZE": 128, "COLS": 32}, INTEGERS
+    )
     swept = compile_for_h200(
         angle_gradients_kernel, 4, {"TRANSPOSE": False, "SIZE": 128, "ROWS": 16}, INTEGERS
     )

@@ -123,8 +123,9 @@ def _steps(
 @gluon.jit
 def round_gradients_kernel(
     y_ptr, g_ptr, out_ptr, matrix_ptr, place_ptr, sums_ptr, n_rows, n_units, steps, tiles, programs,
-    TRANSPOSE: gl.constexpr, EXACT: gl.constexpr, VECTORS: gl.constexpr, UNIT: gl.constexpr, N: gl.constexpr,
-    SIZE: gl.constexpr, LANES: gl.constexpr, COLUMNS: gl.constexpr, GROUPS: gl.constexpr, WARPS: gl.constexpr,
+    TRANSPOSE: gl.constexpr, SUMS: gl.constexpr, EXACT: gl.constexpr, VECTORS: gl.constexpr, UNIT: gl.constexpr,
+    N: gl.constexpr, SIZE: gl.constexpr, LANES: gl.constexpr, COLUMNS: gl.constexpr, GROUPS: gl.constexpr,
+    WARPS: gl.constexpr,
 ):  # fmt: skip
     """Qᵀ g, or Q g (TRANSPOSE), and the sums Σ g yᵀ of every group before its step is undone.
 
@@ -141,6 +142,7 @@ def round_gradients_kernel(
         tiles: of LANES vectors.
         programs: that share the tiles.
         TRANSPOSE: as above.
+        SUMS: y has the rows of Σ g yᵀ. Their gradients are unit vectors, which are not read, and nothing goes to out.
         EXACT: products as exact as float32, in three parts.
         VECTORS: two neighbours can be added at once.
         UNIT: 4 or 1: so many numbers can be accessed at once.
@@ -171,7 +173,10 @@ def round_gradients_kernel(
             column = start + index
             inside = (row < n_rows) & (column < n)
             y = gl.load(y_ptr + row * n + column, mask=inside, other=0.0).to(gl.float32)
-            g = gl.load(g_ptr + row * n + column, mask=inside, other=0.0).to(gl.float32)
+            if SUMS:
+                g = (row == column).to(gl.float32)
+            else:
+                g = gl.load(g_ptr + row * n + column, mask=inside, other=0.0).to(gl.float32)
             place = _place(column, LANES, N)
             poke(base + ((lane * 4) ^ place), y)
             poke(base + (((lane + LANES) * 4) ^ place), g)
@@ -180,7 +185,7 @@ def round_gradients_kernel(
             matrix_ptr, place_ptr, sums_ptr, steps, tile != program, not TRANSPOSE, EXACT, VECTORS, SIZE, LANES,
             GROUPS,
         )  # fmt: skip
-        for start in range(0, n, COLUMNS):
+        for start in range(0, 0 if SUMS else n, COLUMNS):
             column = start + index
             g = peek(base + (((lane + LANES) * 4) ^ _place(column, LANES, N)))
             gl.store(

@@ -39,10 +39,13 @@ def _turn_columns(m, partner, u, v, ROWS: tl.constexpr, SIZE: tl.constexpr):
 
 @triton.jit
 def matrices_kernel(
-    angles_ptr, partner_ptr, angle_ptr, start_ptr, middle_ptr, out_ptr, levels, blocks,
-    SYMMETRIC: tl.constexpr, SIZE: tl.constexpr, COLS: tl.constexpr,
+    angles_ptr, partner_ptr, angle_ptr, start_ptr, middle_ptr, out_ptr, transposed_ptr, levels, blocks,
+    SYMMETRIC: tl.constexpr, BOTH: tl.constexpr, SIZE: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """The matrix Q of every block, (blocks, to, from), or Q D Qᵀ (SYMMETRIC). A program makes COLS columns of one."""
+    """The matrix Q of every block, (blocks, to, from), or Q D Qᵀ (SYMMETRIC); transposed ones too (BOTH).
+
+    A program makes COLS columns of one.
+    """
     block = tl.program_id(0)
     row = tl.arange(0, SIZE)
     column = tl.program_id(1) * COLS + tl.arange(0, COLS)
@@ -64,8 +67,11 @@ def matrices_kernel(
         after = _level(angles_ptr, partner_ptr, angle_ptr, following, block, blocks, SIZE)
         m = _turn_rows(m, partner, u, v, SIZE, COLS)
         partner, u, v, _ = after
-    place = block.to(tl.int64) * (SIZE * SIZE) + row[:, None] * SIZE + column[None, :]
-    tl.store(out_ptr + place, m.to(out_ptr.dtype.element_ty))
+    start = block.to(tl.int64) * (SIZE * SIZE)
+    m = m.to(out_ptr.dtype.element_ty)
+    tl.store(out_ptr + start + row[:, None] * SIZE + column[None, :], m)
+    if BOTH:
+        tl.store(transposed_ptr + start + column[None, :] * SIZE + row[:, None], m)
 
 
 @triton.jit
