@@ -2,6 +2,7 @@
 
     python -m benchmarks.language [--device cuda] [--steps 400] [--equal-time 15] [--seeds 3] [TASK ...]
     python -m benchmarks.language --device cuda "100 M,time,110" "20 M,time,50" "20 M,steps,30"
+    python -m benchmarks.language --device cuda --methods AdamW,SOAP,GivensAdam --rates .001,.002,.001 "20 M,steps,90"
     python -m benchmarks.language --report      # plots and the page from the committed rows
 
 A task is a size, what the methods have in common ("steps", or the "time" of a run) and the seconds for all of it.
@@ -10,7 +11,8 @@ Times come from short runs alone on the machine. Runs for losses share it (``--p
 
 Rates are tuned alike: every method runs with every rate of its grid, for one seed. If the best is at an edge, the next
 rate is tried as well. The best one runs with the other seeds. Runs get shorter if they would not fit into the seconds.
-Rows are written after every run.
+With ``--rates`` every method runs at its own rate only. Rows are written after every run. They replace those of the
+same model and kind; ``--more`` keeps those of other methods and seeds (``--first-seed``), which ran at another time.
 """
 
 from __future__ import annotations
@@ -57,10 +59,14 @@ class Task(NamedTuple):
 
 
 class Table:
-    """The rows of a file. New ones replace those of the same part and size; a run that is stopped leaves its rows."""
+    """The rows of a file. New ones replace those of the same part and size; a run that is stopped leaves its rows.
 
-    def __init__(self, name: str, device: str) -> None:
+    ``more``: only those of the same method and seed.
+    """
+
+    def __init__(self, name: str, device: str, more: bool = False) -> None:
         self.name, self.device = name, device
+        self._same = ("part", "size", "method", "seed") if more else ("part", "size")
         self._earlier, self._new = read_rows(name), list[Row]()
 
     def add(self, rows: list[Row]) -> None:
@@ -70,8 +76,11 @@ class Table:
         path.replace(RESULTS / f"{self.name}.csv")
 
     def rows(self) -> list[Row]:
-        replaced = {(row["part"], row["size"]) for row in self._new}
-        return [row for row in self._earlier if (row["part"], row["size"]) not in replaced] + self._new
+        replaced = {self._key(row) for row in self._new}
+        return [row for row in self._earlier if self._key(row) not in replaced] + self._new
+
+    def _key(self, row: Row) -> tuple[str, ...]:
+        return tuple(str(row[name]) for name in self._same)
 
     def milliseconds(self, size: str) -> dict[str, float]:
         """Of a step of each method."""
@@ -110,7 +119,7 @@ def time_steps(size: str, methods: list[str], device: str, table: Table, runs: R
 
 def plan(task: Task, ms: dict[str, float], methods: list[str], options: argparse.Namespace) -> dict[str, int]:
     """Steps of each method: as many as wished, or fewer if the seconds are too short for all runs."""
-    runs = len(GRID[task.size]) + options.seeds - 1 + EDGE_RUNS
+    runs = options.seeds if options.rates else len(GRID[task.size]) + options.seeds - 1 + EDGE_RUNS
     at_once = options.processes if options.device == "cpu" else 1  # a GPU is shared
     room = SHARE * task.left * at_once / runs  # seconds for one run of every method
     if task.judged == "time":
@@ -130,7 +139,7 @@ def measure(task: Task, options: argparse.Namespace, table: Table, runs: Runs) -
     steps, part = plan(task, ms, methods, options), {"steps": "loss", "time": "race"}[task.judged]
     print(task.size, task.judged, "steps:", steps, f"{task.left:.0f} s left", flush=True)
 
-    def job(method: str, rate: float, seed: int = FIRST_SEED) -> Job:
+    def job(method: str, rate: float, seed: int = options.first_seed) -> Job:
         return Job(task.size, method, rate, seed, steps[method], options.device, part, ms.get(method, 0.0))
 
     def seconds(jobs: list[Job]) -> float:
@@ -140,15 +149,19 @@ def measure(task: Task, options: argparse.Namespace, table: Table, runs: Runs) -
         for rows in runs(jobs, task.until):
             table.add(rows)
             method, rate, seed = (rows[-1][key] for key in ("method", "rate", "seed"))
-            if seed == FIRST_SEED:
+            if seed == options.first_seed:
                 tried.setdefault(method, {})[rate] = final(rows)
             print(f"{method} {rate:g} seed {seed}: {final(rows):.4f}, {task.left:.0f} s left", flush=True)
 
     tried = dict[str, dict[float, float]]()
+    if options.rates:
+        rates = dict(zip(methods, map(float, options.rates.split(",")), strict=True))
+        run([job(m, rates[m], options.first_seed + k) for k in range(options.seeds) for m in methods])
+        return
     run([job(method, factor * METHODS[method].rate) for factor in GRID[task.size] for method in methods])
     edges = [job(method, rate) for method in tried if (rate := beyond(tried[method])) is not None]
     seeds = [
-        job(method, best_of(rates), FIRST_SEED + k)
+        job(method, best_of(rates), options.first_seed + k)
         for k in range(1, options.seeds)
         for method, rates in tried.items()
     ]
@@ -170,14 +183,17 @@ def main() -> None:
     parser.add_argument(
         "--equal-time", type=float, default=15.0, help="seconds of a run at equal time, at most"
     )
+    parser.add_argument("--rates", default="", help="of the methods, in their order, instead of a grid")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
+    parser.add_argument("--more", action="store_true", help="keep earlier rows of other methods and seeds")
     parser.add_argument("--processes", type=int, default=1, help="runs at a time")
     parser.add_argument("--no-time", dest="time", action="store_false", help="take the times of earlier rows")
     parser.add_argument("--name", default=None, help="of the rows; language-<device> unless given")
     parser.add_argument("--report", action="store_true", help="only read the committed rows")
     options = parser.parse_args()
     if not options.report:
-        table = Table(options.name or f"language-{options.device}", options.device)
+        table = Table(options.name or f"language-{options.device}", options.device, options.more)
         runs, timed = Runs(options.processes), set[str]()
         for text in options.tasks or ["0.2 M"]:
             task = Task.read(text)

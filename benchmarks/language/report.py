@@ -12,6 +12,7 @@ from benchmarks.common.rows import RESULTS, Row, read_rows
 from benchmarks.language.methods import METHODS
 
 BEGIN, END = "<!-- language -->", "<!-- end language -->"
+GAP_BAR = 0.85  # how much of the way from AdamW's loss to SOAP's at least, after equal steps
 Curve = dict[int, list[float]]  # losses of all seeds by step
 
 
@@ -160,6 +161,17 @@ def _losses(rows: list[Row], size: str) -> Iterator[str]:
         shown = [f"{ms[method]:.3g}", f"{reached * ms[method] / 1e3:.1f}"] if method in ms else ["–", "–"]
         yield f"| {method} | " + " | ".join(cells + shown) + " |"
     yield ""
+    if {"AdamW", "SOAP", "GivensAdam"} <= set(final):
+        yield from (_gap(final, last), "")
+
+
+def _gap(final: dict[str, float], last: int) -> str:
+    """How far GivensAdam comes from AdamW's loss to SOAP's."""
+    share = (final["AdamW"] - final["GivensAdam"]) / (final["AdamW"] - final["SOAP"])
+    met = "met" if share >= GAP_BAR else "not met"
+    return (
+        f"Share of the gap from AdamW to SOAP per step, after {last}: {share:.2f} (bar ≥ {GAP_BAR}: {met})."
+    )
 
 
 def _equal_time(points: dict[str, Curve], ms: dict[str, float]) -> str:

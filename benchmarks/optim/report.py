@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -174,10 +175,18 @@ def _rates(rows: list[Row]) -> Iterator[str]:
     problems, methods, rates, counts = (
         dict.fromkeys(r[k] for r in mine) for k in ("problem", "method", "rate", "evaluations")
     )
+    compared = [
+        {
+            m: median([r for r in mine if (r["rate"], r["evaluations"]) == at], "rates", p, m, "loss")
+            for m in methods
+        }
+        for p in problems
+        for at in product(rates, counts)
+    ]
     yield from (
         "**At rates that nobody tuned**: training loss after " + " and ".join(counts) + " minibatches of 64, the rate "
-        "falling to zero. Medians over three seeds. torch's default rate is 0.001. Where a rate is far too small for "
-        "the network, GivensAdam is behind Adam, early on or to the end.", "",
+        "falling to zero. Medians over three seeds. torch's default rate is 0.001. GivensAdam's loss is the lower one "
+        f"in {sum(found['GivensAdam'] < found['Adam'] for found in compared)} of {len(compared)} comparisons.", "",
         "| rate | " + " | ".join(f"{p}, {m}" for p in problems for m in methods) + " |",
         "|---" * (1 + len(problems) * len(methods)) + "|",
     )  # fmt: skip

@@ -16,6 +16,7 @@ from numba import carray, types  # type: ignore[attr-defined]
 from numba.extending import intrinsic
 
 from swallowtail.kernels.cpu.jit import njit
+from swallowtail.optim.adam import direction
 from swallowtail.optim.adam.state import FIRST_ITERATIONS, SHIFT
 
 # Sums may be reordered. Nothing is assumed about NaN: a gradient may hold anything.
@@ -28,7 +29,7 @@ NUMBERS, TIME, PARAMETER, GRADIENT, OFFSET, ROWS, COLUMNS = range(7)
 LEFT_COLUMNS, LEFT_EVERY, LEFT_PERIOD, RIGHT_COLUMNS, RIGHT_EVERY, RIGHT_PERIOD = range(7, 13)
 STEP, FIRST, SECOND, LEFT_GROUPS, RIGHT_GROUPS, LEFT_MOMENTS, RIGHT_MOMENTS, WIDTH = range(13, 21)
 # Columns of the numbers: `state.Rates`, then what does not change with the step.
-EPS, FACTOR, RATE, KEPT, BOUND, BETA1, BETA2, DECAY, SIGN = range(9)
+EPS, FACTOR, RATE, KEPT, BOUND, GAIN, BETA1, BETA2, DECAY, SIGN = range(10)
 
 LANES = 16  # reflections begin at a multiple of so many columns
 
@@ -89,6 +90,17 @@ def _adam(z, first, second, update, numbers, bound):
         update[i] = -limit if u < -limit else u
 
 
+further = inner(direction.further)
+
+
+@inner
+def _go_further(update, gain):
+    gain, one = update.dtype.type(gain), update.dtype.type(1)
+    for i in range(len(update)):
+        u = update[i]
+        update[i] = further(u, min(u * u, one), gain)
+
+
 @inner
 def _average(moments, seen, decay):
     kind = seen.dtype.type
@@ -139,6 +151,7 @@ def propose(table, numbers, work, new):
             np.dot(G, Q_R, other.reshape(m, n))
             np.dot(other.reshape(m, n).T, Q_L, update.reshape(n, m))
             _adam(update, first, second, update, each, each[BOUND])
+            _go_further(update, each[GAIN])
             np.dot(Q_L, update.reshape(n, m).T, other.reshape(m, n))
             np.dot(other.reshape(m, n), Q_R.T, update.reshape(m, n))
         else:

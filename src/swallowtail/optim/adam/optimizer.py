@@ -38,14 +38,16 @@ class GivensAdam(GivensOptimizer):
     correlated, and Adam runs there::
 
         m ← β₁ m + (1 − β₁) Z        v ← β₂ v + (1 − β₂) Z²
-        W ← (1 − ηλ) W − 2η Q_L [m/(1 − β₁ᵗ) / (√(v/(1 − β₂ᵗ)) + ε)] Q_Rᵀ
+        u = m/(1 − β₁ᵗ) / (√(v/(1 − β₂ᵗ)) + ε)
+        W ← (1 − ηλ) W − 2η Q_L [(1 + 6 min(|u|, 1)⁸) u] Q_Rᵀ
 
     SOAP does this with the eigenvectors of E[GGᵀ] and E[GᵀG]. They cost O(m³) per refresh and m² numbers per side.
     Here a side is cut into groups of at most 128 neighbouring coordinates. Each group has a dense rotation, a product
     of Givens rotations written out, which follows the eigenvectors of its own second moments. A side of up to 128
     coordinates has all eigenvectors, as in SOAP. A longer one costs O(m) numbers, and products that tensor cores do.
 
-    The first ``refresh`` − 1 steps are Adam's own. After that no entry of a direction is larger than Adam's can be.
+    The first ``refresh`` − 1 steps are Adam's own. After that no entry u is larger than Adam's can be. Where gradients
+    agree from step to step, |u| is near 1, and the entry goes up to seven times as far; the 6 is warmed in as m is.
 
     Convolution kernels are matrices (out, everything else). Scalars, vectors and sides longer than
     ``max_side`` (embeddings) stay in their own basis. State is float32 for half-precision parameters.
@@ -56,10 +58,8 @@ class GivensAdam(GivensOptimizer):
     1. Start from Adam's rate, with the schedule and the number of steps you mean to use.
     2. Try twice that rate, and half of it. Keep the rest as it is; ``weight_decay`` is multiplied by η, as in AdamW.
 
-    A rate that is far too small for Adam is even more so here: 3e-4 on networks that want 0.01. At torch's default,
-    1e-3, such a network is behind Adam's early on and level with it after 1000 steps. In Adam's own basis the one
-    direction in which all gradients agree moves by many entries at once; here it moves by one. If the loss falls more
-    slowly than with Adam, raise the rate.
+    A rate that is too small costs less than with Adam. At torch's default, 1e-3, and at 3e-4, on networks that want
+    0.01, the loss was lower than Adam's after 250 steps and after 1000: that is what entries that go further are for.
 
     ``wiring="identity"`` is Adam with the same arguments, for comparison.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -10,13 +9,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from swallowtail.optim.adam.direction import direction_bound, gain_of
+
 State = dict[str, Tensor]  # of one parameter, as `Optimizer.state` keeps it
 # Matrices in groups move by this much of the rate. The best rates there were one to three times Adam's, so that Adam's
 # own rate is close to the best one here.
 RATE_IN_GROUPS = 2.0
 FIRST_ITERATIONS = 4  # of the first fit of a group
 SHIFT = 1e-4  # of the mean moment of a group; gradients a hundredth of the mean are still told from nothing
-LARGEST_DIRECTION = 1e6  # where β₁² ≥ β₂ there is no bound; nobody means to go a million times the rate
 GROUP_COLUMNS = 64  # of a gradient that groups' moments take in per step; all of them gave no better bases
 
 
@@ -81,19 +81,6 @@ def is_grouped(state: State) -> bool:
     return any(side.groups in state for side in SIDES)
 
 
-def direction_bound(beta1: float, beta2: float, t: int) -> float:
-    """How large an entry of Adam's direction can be after t steps in one basis (Cauchy–Schwarz), and a little more.
-
-    Where a new basis brings some of m to an entry with hardly any v, m/√v could be thousands of times larger.
-    """
-    ratio = beta1**2 / beta2 if beta2 else math.inf
-    if ratio >= 1:
-        return LARGEST_DIRECTION
-    corrections = (1 - beta2**t) ** 0.5 / (1 - beta1**t)
-    largest = (1 - beta1) * ((1 - ratio**t) / ((1 - ratio) * (1 - beta2))) ** 0.5
-    return min(1.001 * corrections * largest, LARGEST_DIRECTION)
-
-
 def fit_of(t: int, grouped: bool, refresh: int) -> int:
     """Whether bases are fitted in step ``t``: 1, or 2 for the first time, or 0.
 
@@ -112,18 +99,20 @@ class Rates(NamedTuple):
     lr: float  # η; twice that in groups
     kept: float  # 1 − ηλ, what weight decay leaves of a parameter
     bound: float  # how large an entry of Adam's direction can be
+    gain: float  # of entries that agree from step to step, see `direction.further`
 
     @classmethod
     def of_step(cls, t: int, grouped: bool, group: dict[str, Any]) -> Rates:
         """The rates of step ``t``, counted from 1."""
         beta1, beta2 = (float(beta) for beta in group["betas"])
-        since, rate, lr = t, 1.0, float(group["lr"])
+        since, rate, gain, lr = t, 1.0, 0.0, float(group["lr"])
         if grouped and t >= group["refresh"]:
             since = t - group["refresh"] + 1  # the moments began anew in the first basis
-            rate = RATE_IN_GROUPS
+            rate, gain = RATE_IN_GROUPS, gain_of(beta1, since)
         root = (1 - beta2**since) ** 0.5
         factor, kept = root / (1 - beta1**since), 1 - lr * group["weight_decay"]
-        return cls(group["eps"] * root, factor, rate * lr, kept, direction_bound(beta1, beta2, since))
+        bound = direction_bound(beta1, beta2, since)
+        return cls(group["eps"] * root, factor, rate * lr, kept, bound, gain)
 
 
 class Numbers(NamedTuple):
@@ -136,7 +125,8 @@ class Numbers(NamedTuple):
     slot: int  # where this gradient's columns and rows go in the sketches
     left_start: int  # the first column that goes into the left sketch
     right_start: int  # the first row that goes into the right sketch
-    bound: float  # as in `Rates`
+    bound: float  # this and the next: as in `Rates`
+    gain: float
     fit: int  # 1: bases are fitted before the step, 2: for the first time
     new1: float  # 1 − β₁
     kept2: float  # β₂
@@ -155,12 +145,13 @@ class Numbers(NamedTuple):
                 starts[side.axis] = t % period_of(other, columns)
             if side.sketch in state:
                 slot = (t - 1) % len(state[side.sketch])
-        eps, factor, lr, kept, bound = Rates.of_step(t, is_grouped(state), group)
+        eps, factor, lr, kept, bound, gain = Rates.of_step(t, is_grouped(state), group)
         beta1, beta2 = (float(beta) for beta in group["betas"])
         sign, decay = -1.0 if group["maximize"] else 1.0, group["statistics_decay"]
         fit = 0 if sizes is None else fit_of(t, is_grouped(state), group["refresh"])
         return cls(
-            eps, factor, lr, kept, slot, starts[0], starts[1], bound, fit, 1 - beta1, beta2, 1 - beta2, sign, decay
+            eps, factor, lr, kept, slot, starts[0], starts[1], bound, gain, fit, 1 - beta1, beta2, 1 - beta2, sign,
+            decay,
         )  # fmt: skip
 
 
@@ -199,6 +190,10 @@ class DeviceNumbers:
     @property
     def bound(self) -> Tensor:
         return self.row[self.index("bound")]
+
+    @property
+    def gain(self) -> Tensor:
+        return self.row[self.index("gain")]
 
     def assign(self, target: Tensor, value: Tensor) -> None:
         """Target ← value, if the numbers are used; the host does not know and does not wait to hear."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from swallowtail.optim.adam.bases import Bases, KeptBases
+from swallowtail.optim.adam.direction import further
 from swallowtail.optim.adam.gpu import gpu_for
 from swallowtail.optim.adam.groups import LONGEST
 from swallowtail.optim.adam.mailbox import Mailbox
@@ -152,9 +153,14 @@ def _stay_in_range(stacks: list[Stack]) -> Tensor:  # shape: ()
     largest = largest_norm([p.detach() for p in params], torch.inf)
     numbers = [stack.on_device for stack in stacks if stack.on_device is not None]
     rows = numbers[0].rows  # other stacks may be among them: no step is larger for that
-    kept, lr, bound = (rows[:, DeviceNumbers.index(name)] for name in ("kept", "lr", "bound"))
+    names = ("kept", "lr", "bound", "gain")
+    kept, lr, bound, gain = (rows[:, DeviceNumbers.index(name)] for name in names)
     limit = min(torch.finfo(p.dtype).max for p in params)
-    return kept.abs().amax() * largest + (lr * bound).amax() * LONGEST < 0.99 * limit
+    return kept.abs().amax() * largest + (lr * _further(bound, gain)).amax() * LONGEST < 0.99 * limit
+
+
+def _further(u: Tensor, gain: Tensor | float) -> Tensor:
+    return further(u, u.square().clamp_(max=1), gain)
 
 
 def _separate_step(stack: Stack, bases: Bases | None, gradients: list[Tensor]) -> list[Tensor]:
@@ -206,7 +212,8 @@ def adam_update(
             torch._foreach_clamp_min_(update, -numbers.bound)
         else:
             update = [u.clamp(-on_device.bound, on_device.bound) for u in update]
-        update = list(bases.from_basis(stacked(update)).unbind())
+        directions, gain = stacked(update), numbers.gain if on_device is None else on_device.gain
+        update = list(bases.from_basis(_further(directions, gain)).unbind())
     wide = [p.detach().to(u.dtype) for p, u in zip(params, update, strict=True)]
     update = [u.reshape(p.shape) for p, u in zip(params, update, strict=True)]
     if on_device is None:

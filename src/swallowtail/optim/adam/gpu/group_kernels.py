@@ -16,12 +16,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from swallowtail.optim.adam import direction as directions
 from swallowtail.optim.adam.state import DeviceNumbers, Numbers
 
-EPS, FACTOR, LR, KEPT, BOUND, USED, FIT, NEW1, KEPT2, NEW2, SIGN, DECAY = (
+EPS, FACTOR, LR, KEPT, BOUND, GAIN, USED, FIT, NEW1, KEPT2, NEW2, SIGN, DECAY = (
     tl.constexpr(DeviceNumbers.index(name))
     for name in (
-        "eps", "factor", "lr", "kept", "bound", "used", "fit", "new1", "kept2", "new2", "sign", "decay",
+        "eps", "factor", "lr", "kept", "bound", "gain", "used", "fit", "new1", "kept2", "new2", "sign", "decay",
     )
 )  # fmt: skip
 N_NUMBERS = tl.constexpr(len(Numbers._fields))
@@ -41,6 +42,8 @@ OWN, MOMENTS, GROUP_SIZE, GROUP_ROW, BEGIN, ALONG, ACROSS, COLUMNS, EVERY, START
 GROUP_WIDTH = tl.constexpr(10)
 ALIGNMENT = 16  # offsets of tensors are multiples of this many entries
 ALIGNED_TO = tl.constexpr(ALIGNMENT)
+
+further = triton.jit(directions.further)
 
 
 @triton.jit
@@ -149,6 +152,7 @@ def step_kernel(
     first = tl.where(used, first + number(numbers_ptr, NEW1) * (z - first), first)
     store_tile(first_ptr, first, columns, rows, m, SIZE, EVEN)
     u = direction(first, second, numbers_ptr)
+    u = further(u, tl.minimum(u * u, 1.0), number(numbers_ptr, GAIN))
     if EVEN or left >= 0:
         Q = load_tile(left_ptr, s_left, s_left, s_left, SIZE, EVEN)
         u = _product(u, tl.trans(Q), HALF)
