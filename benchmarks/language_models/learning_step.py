@@ -49,14 +49,18 @@ def measure(n: int, rows: int, dtype: torch.dtype, device: str, repeats: int) ->
             x = layer(x)
         return x
 
+    def wait() -> None:
+        if device == "cuda":
+            torch.cuda.synchronize()
+
     def step(forward: Callable[[Tensor], Tensor], angles: list[Tensor]) -> tuple[float, list[Tensor]]:
         with torch.no_grad():
             for tensor in angles:
                 tensor.add_(1e-4)
+        wait()
         begin = time.perf_counter()
         found = torch.autograd.grad(forward(x), (x, *angles), gradient)
-        if device == "cuda":
-            torch.cuda.synchronize()
+        wait()
         return time.perf_counter() - begin, list(found)
 
     contenders = ((whole, [whole.angles]), (loop, [layer.angles for layer in rounds]))
