@@ -92,7 +92,7 @@ def main() -> None:
     if options.outliers:
         print("outlier channels are put in as large models show them; the function stays the same")
         model = with_outliers(model)
-    study = Study(model, text, size, device, options.steps or (80 if options.full else 15), 16)
+    study = Study(model, text, size, device, options.steps or (200 if options.full else 15), 16)
     print(f"validation loss without quantisation: {study.plain:.4f} nats per byte", flush=True)
     settings = options.settings or (list(SETTINGS) if options.full else list(HARD))
     compare(study, settings, options.learned, options.output, limit)

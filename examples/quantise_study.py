@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from language_model import LanguageModel, Size, Text, validate
-from quantise_figure import draw
 from quantise_transforms import (
     Bits,
     Dense,
@@ -198,9 +197,15 @@ def compare(study: Study, settings: list[str], learned: list[str], output: Path,
                 keep(dataclasses.replace(found, seconds=found.seconds + rows[setting][name].seconds), student)
         if rows[setting]:
             show(list(rows[setting].values()))
+    print(f"\nwritten: {output / 'quantise.json'}", flush=True)
+    try:
+        from quantise_figure import draw
+    except ImportError as missing:  # the machine of a GPU may have no matplotlib
+        print(f"no figure: {missing}")
+        return
     sample = next(study.text.batches(study.size, study.device, seed=3, split="validation"))[:, :-1]
     draw(students[settings[0]], record["rows"], sample, output / "quantise.png")
-    print(f"\nwritten: {output / 'quantise.json'}, {output / 'quantise.png'}")
+    print(f"written: {output / 'quantise.png'}")
 
 
 def worth_compensating(rows: dict[str, Row]) -> list[str]:
