@@ -57,7 +57,9 @@ class Text:
         span = torch.arange(size.context + 1)
         while True:
             starts = torch.randint(len(data) - size.context - 1, (size.batch, 1), generator=generator)
-            yield data[starts + span].long().to(device)
+            rows = data[starts + span].long()
+            # From pinned memory the copy does not wait for the steps before it.
+            yield rows.pin_memory().to(device, non_blocking=True) if device == "cuda" else rows
 
 
 def kept_for_backward(model: nn.Module, forward: Callable[[], object]) -> float:
