@@ -91,7 +91,7 @@ def run(name: str, base: LanguageModel, text: Text, size: Size, device: str, ste
     with precision(device):
         kept = kept_for_backward(model, lambda: loss(model, rows))
     learned = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    seconds = train(model, text, size, device, steps=steps, rate=method.rate, title=name)
+    _, seconds = train(model, text, size, device, steps=steps, rate=method.rate, title=name)
     return Row(name, learned, steps, seconds, validate(model, text, size, device), kept)
 
 

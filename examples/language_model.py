@@ -57,7 +57,9 @@ class Text:
         span = torch.arange(size.context + 1)
         while True:
             starts = torch.randint(len(data) - size.context - 1, (size.batch, 1), generator=generator)
-            yield data[starts + span].long().to(device)
+            rows = data[starts + span].long()
+            # From pinned memory the copy does not wait for the steps before it.
+            yield rows.pin_memory().to(device, non_blocking=True) if device == "cuda" else rows
 
 
 def kept_for_backward(model: nn.Module, forward: Callable[[], object]) -> float:
@@ -148,11 +150,18 @@ def validate(model: nn.Module, text: Text, size: Size, device: str, batches: int
 
 
 def train_from_scratch(
-    model: LanguageModel, text: Text, size: Size, device: str, steps: int, adam: bool = False, seed: int = 0
-) -> float:
-    """With Muon unless AdamW alone is wanted; returns the seconds it took."""
+    model: LanguageModel,
+    text: Text,
+    size: Size,
+    device: str,
+    steps: int,
+    adam: bool = False,
+    seed: int = 0,
+    most: float = math.inf,
+) -> tuple[int, float]:
+    """With Muon unless AdamW alone is wanted; returns the steps and seconds it took."""
     rate = 3e-3 if adam else 1e-2
-    return train(model, text, size, device, steps=steps, rate=rate, muon=not adam, seed=seed)
+    return train(model, text, size, device, steps=steps, rate=rate, muon=not adam, seed=seed, most=most)
 
 
 def precision(device: str) -> torch.autocast:
@@ -184,14 +193,21 @@ def train(
     muon: bool = False,
     title: str = "training",
     seed: int = 0,
-) -> float:
-    """Train all parameters that ask for it, with a warm-up and a cosine; returns the seconds it took."""
+    most: float = math.inf,
+) -> tuple[int, float]:
+    """Train all parameters that ask for it, with a warm-up and a cosine; returns the steps and seconds it took.
+
+    After ``most`` seconds it has ended, with fewer steps if need be: the cosine follows the time then.
+    """
     both = optimisers(model, rate, muon)
     groups = [(group, group["lr"]) for optimiser in both for group in optimiser.param_groups]
-    rows, begin = text.batches(size, device, seed), time.perf_counter()
+    rows, begin, done = text.batches(size, device, seed), time.perf_counter(), 0
     bar = tqdm(range(steps), desc=title, leave=False, mininterval=1)
     for step in bar:
-        shape = min(1.0, (step + 1) / max(1, steps // 20)) * (0.55 + 0.45 * math.cos(math.pi * step / steps))
+        progress = max(step / steps, (time.perf_counter() - begin) / most)
+        if progress >= 1:
+            break
+        shape = min(1.0, (step + 1) / max(1, steps // 20)) * (0.55 + 0.45 * math.cos(math.pi * progress))
         for group, highest in groups:
             group["lr"] = highest * shape
         model.zero_grad()
@@ -201,8 +217,9 @@ def train(
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimiser in both:
             optimiser.step()
-        if step % 50 == 49:
+        done = step + 1
+        if done % 50 == 0:
             bar.set_postfix(loss=f"{value.item():.3f}")
     if device == "cuda":
         torch.cuda.synchronize()
-    return time.perf_counter() - begin
+    return done, time.perf_counter() - begin

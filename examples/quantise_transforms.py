@@ -106,38 +106,44 @@ def root(matrix: Tensor) -> Tensor:
 # Fixed and learned transforms start from the same matrices: those of all Linears at all settings are kept.
 @functools.lru_cache(maxsize=128)
 def balance(of: Moments, noise: tuple[float, float]) -> Tensor:
-    """√M, of the geometric mean M of C⁻¹ and Γ: with C = L Lᵀ it is L⁻ᵀ (Lᵀ Γ L)^½ L⁻¹. On the CPU."""
+    """√M, of the geometric mean M of C⁻¹ and Γ: with C = L Lᵀ it is L⁻ᵀ (Lᵀ Γ L)^½ L⁻¹."""
     L, gamma = torch.linalg.cholesky(damped(of.inputs)), damped(of.sensitivity(noise))
     half = torch.linalg.solve_triangular(L.T, root(L.T @ gamma @ L), upper=True)
     mean = torch.linalg.solve_triangular(L.T, half.T, upper=True)
-    return root((mean + mean.T) / 2).cpu()
+    return root((mean + mean.T) / 2)
 
 
 @functools.lru_cache(maxsize=128)
 def basis(of: Moments, noise: tuple[float, float]) -> Rotate:
-    """Qᵀ x: coordinates in which √M is nearly diagonal, by rotations of pairs chosen for it. On the CPU."""
+    """Qᵀ x: coordinates in which √M is nearly diagonal, by rotations of pairs chosen for it."""
     count = int(ROTATIONS * of.n)
-    Q = fit_symmetric(
-        balance(of, noise).numpy(), n_rotations=count, method="pairs", effort="quick"
-    ).operator.rotation
-    layer = Rotate(wiring=Q.T.wiring)
+    matrix = balance(of, noise)
+    matrix = matrix.float() if matrix.is_cuda else matrix  # a GPU fits in the precision of the matrix
+    Q = fit_symmetric(matrix, n_rotations=count, method="pairs", effort="quick").operator.rotation
+    layer = Rotate(wiring=Q.T.wiring, device=matrix.device)
     with torch.no_grad():
         layer.angles.copy_(Q.T.angles)
     return layer
 
 
 def scales(of: Moments, bits: Bits, turn: nn.Module | None = None) -> Tensor:
-    """The best diagonal D, in the channels themselves or after ``turn``: (Γᵢᵢ / Cᵢᵢ)^¼. On the CPU."""
-    Q = torch.eye(of.n) if turn is None else turn(torch.eye(of.n)).detach()
-    Q = Q.to(of.inputs)
+    """The best diagonal D, in the channels themselves or after ``turn``: (Γᵢᵢ / Cᵢᵢ)^¼."""
+    Q = torch.eye(of.n, device=of.inputs.device)
+    Q = (Q if turn is None else turn(Q).detach()).double()
     C, gamma = damped(of.inputs), damped(of.sensitivity(bits.noise()))
     ratio = ((gamma @ Q * Q).sum(0) / (C @ Q * Q).sum(0)).log()
-    return (0.25 * (ratio - ratio.mean())).exp().float().cpu()
+    return (0.25 * (ratio - ratio.mean())).exp().float()
 
 
 def random_signs(n: int, seed: int) -> Tensor:
     """±1 at random."""
     return torch.randint(0, 2, (n,), generator=torch.Generator().manual_seed(seed)) * 2.0 - 1
+
+
+@functools.lru_cache(maxsize=16)
+def blocks(n: int, size: int, layers: int) -> Grouped:
+    """One wiring for all Linears of a size: what is worked out for it serves all of them."""
+    return Grouped.fixed(n, size, layers=layers, pairs="butterfly")
 
 
 def hadamard(n: int, scales: Tensor | None = None, layers: int = 7) -> Rotate:
@@ -146,7 +152,7 @@ def hadamard(n: int, scales: Tensor | None = None, layers: int = 7) -> Rotate:
     More than seven ``layers`` start at rest, to be learned.
     """
     block = min(GROUP, n)
-    wiring = Grouped.fixed(n, block, layers=layers, pairs="butterfly")
+    wiring = blocks(n, block, layers)
     layer = Rotate(wiring=wiring, scales=scales is not None)
     with torch.no_grad():
         layer.angles[int(wiring.offsets[layers - (block - 1).bit_length()]) :] = math.pi / 4
@@ -186,7 +192,9 @@ class DenseMap(nn.Module):
     def __init__(self, of: Moments, bits: Bits) -> None:
         super().__init__()
         root = balance(of, bits.noise()).float()
-        self.matrix = nn.Parameter(hadamard(of.n)(root).detach())  # its transpose: rows are transformed
+        self.matrix = nn.Parameter(
+            hadamard(of.n).to(root.device)(root).detach()
+        )  # its transpose: rows are transformed
 
     def forward(self, x: Tensor) -> Tensor:
         return x @ self.matrix.to(x.dtype)
@@ -199,10 +207,11 @@ class DenseMap(nn.Module):
 class Dense(nn.Module):
     """A learned dense rotation of all channels: the Hadamard blocks times the exponential of a skew matrix."""
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, of: Moments) -> None:
         super().__init__()
-        self.n, self.skew = n, nn.Parameter(torch.zeros(n * (n - 1) // 2))
-        self.register_buffer("start", hadamard(n)(torch.eye(n)).detach())
+        n, device = of.n, of.inputs.device
+        self.n, self.skew = n, nn.Parameter(torch.zeros(n * (n - 1) // 2, device=device))
+        self.register_buffer("start", hadamard(n).to(device)(torch.eye(n, device=device)).detach())
         self.kept: tuple[object, Tensor] = (None, self.start)
 
     def matrix(self) -> Tensor:

@@ -4,13 +4,15 @@ python -m benchmarks.language_models.learning_step [--device cuda]
 
 Both run forward and backward on kernels of ours; the loop calls one round at a time and leaves the rest to autograd, as
 pairwise quantisers do. The angles change before every step. The two take turns, and the shortest step of each counts.
-Writes benchmarks/results/learning-step-<device>.csv.
+Writes benchmarks/results/learning-step-<device>.csv after each row.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import shlex
+import sys
 import time
 from collections.abc import Callable
 
@@ -18,11 +20,13 @@ import torch
 from torch import Tensor
 
 import swallowtail as st
+from benchmarks.common.bars import Bar
 from benchmarks.common.rows import Row, write_rows
 from swallowtail.nn import Rotate
 
 SIZES = (4096, 3584, 13696)  # the last two are widths of language models that no Hadamard matrix of 2^k fits
 ROUNDS, BLOCK = 8, 128
+BAR_AT, BAR = 4096, 5.0  # on a GPU, in bfloat16
 
 
 def layers_of(n: int, device: str) -> tuple[Rotate, list[Rotate]]:
@@ -49,14 +53,18 @@ def measure(n: int, rows: int, dtype: torch.dtype, device: str, repeats: int) ->
             x = layer(x)
         return x
 
+    def wait() -> None:
+        if device == "cuda":
+            torch.cuda.synchronize()
+
     def step(forward: Callable[[Tensor], Tensor], angles: list[Tensor]) -> tuple[float, list[Tensor]]:
         with torch.no_grad():
             for tensor in angles:
                 tensor.add_(1e-4)
+        wait()
         begin = time.perf_counter()
         found = torch.autograd.grad(forward(x), (x, *angles), gradient)
-        if device == "cuda":
-            torch.cuda.synchronize()
+        wait()
         return time.perf_counter() - begin, list(found)
 
     contenders = ((whole, [whole.angles]), (loop, [layer.angles for layer in rounds]))
@@ -88,13 +96,17 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=40)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    found = list[Row]()
-    for n, rows, dtype in itertools.product(options.sizes, options.rows, (torch.float32, torch.bfloat16)):
+    command = shlex.join(["python", "-m", "benchmarks.language_models.learning_step", *sys.argv[1:]])
+    found, file = list[Row](), f"learning-step-{options.device}"
+    for n, rows, dtype in itertools.product(options.sizes, options.rows, (torch.bfloat16, torch.float32)):
         row = measure(n, rows, dtype, options.device, options.repeats)
-        print(*(f"{value:.4g}" if isinstance(value, float) else value for value in row.values()), flush=True)
         found.append(row)
-    command = "python -m benchmarks.language_models.learning_step"
-    print("rows:", write_rows(f"learning-step-{options.device}", found, command, options.device))
+        path = write_rows(file, found, command, options.device)
+        print(*(f"{value:.4g}" if isinstance(value, float) else value for value in row.values()), flush=True)
+    for row in found:
+        if options.device == "cuda" and row["n"] == BAR_AT and row["dtype"] == "bfloat16":
+            print(Bar(f"loop / grouped step, {row['rows']} rows", row["ratio"], "≥", BAR).line(30))
+    print("rows:", path)
 
 
 if __name__ == "__main__":
