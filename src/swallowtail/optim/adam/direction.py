@@ -1,12 +1,13 @@
 """Adam's direction in a rotated basis: how large an entry can be, and how much further entries go that agree.
 
-`further` is plain arithmetic on purpose. PyTorch calls it on tensors, Numba and Triton compile the same source. Triton
-would look up annotations as globals, so it has none.
+`further` is plain arithmetic on purpose: PyTorch calls it on tensors, and Numba compiles it. Triton takes only functions
+of modules that import it, so its kernel has the formula once more. Tests compare them.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 LARGEST_DIRECTION = 1e6  # where β₁² ≥ β₂ there is no bound; nobody means to go a million times the rate
 GAIN = 6.0  # how much further an entry goes where all gradients agree
@@ -30,7 +31,7 @@ def gain_of(beta1: float, t: int) -> float:
     return GAIN * (1 - beta1 ** (t - 1))
 
 
-def further(u, square, gain):  # type: ignore[no-untyped-def]
+def further(u: Any, square: Any, gain: Any) -> Any:
     """An entry u of the direction, which goes further if gradients agree from step to step.
 
     It becomes (1 + gain · min(|u|, 1)⁸) u. |u| is 1 where all gradients agree, and about 0.23 where they are noise

@@ -160,7 +160,7 @@ def _stay_in_range(stacks: list[Stack]) -> Tensor:  # shape: ()
 
 
 def _further(u: Tensor, gain: Tensor | float) -> Tensor:
-    found: Tensor = further(u, u.square().clamp_(max=1), gain)  # type: ignore[no-untyped-call]
+    found: Tensor = further(u, u.square().clamp_(max=1), gain)
     return found
 
 
