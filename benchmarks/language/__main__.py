@@ -12,7 +12,7 @@ Times come from short runs alone on the machine. Runs for losses share it (``--p
 Rates are tuned alike: every method runs with every rate of its grid, for one seed. If the best is at an edge, the next
 rate is tried as well. The best one runs with the other seeds. Runs get shorter if they would not fit into the seconds.
 With ``--rates`` every method runs at its own rate only. Rows are written after every run. They replace those of the
-same model and kind; ``--more`` keeps those of other methods and seeds (``--first-seed``), which ran at another time.
+same model and kind; ``--more`` keeps those of other methods, rates and seeds, which ran at another time.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ class Task(NamedTuple):
 class Table:
     """The rows of a file. New ones replace those of the same part and size; a run that is stopped leaves its rows.
 
-    ``more``: only those of the same method and seed.
+    ``more``: only those of the same method, rate and seed.
     """
 
     def __init__(self, name: str, device: str, more: bool = False) -> None:
         self.name, self.device = name, device
-        self._same = ("part", "size", "method", "seed") if more else ("part", "size")
+        self._same = ("part", "size", "method", "rate", "seed") if more else ("part", "size")
         self._earlier, self._new = read_rows(name), list[Row]()
 
     def add(self, rows: list[Row]) -> None:
@@ -186,7 +186,9 @@ def main() -> None:
     parser.add_argument("--rates", default="", help="of the methods, in their order, instead of a grid")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
-    parser.add_argument("--more", action="store_true", help="keep earlier rows of other methods and seeds")
+    parser.add_argument(
+        "--more", action="store_true", help="keep earlier rows of other methods, rates and seeds"
+    )
     parser.add_argument("--processes", type=int, default=1, help="runs at a time")
     parser.add_argument("--no-time", dest="time", action="store_false", help="take the times of earlier rows")
     parser.add_argument("--name", default=None, help="of the rows; language-<device> unless given")

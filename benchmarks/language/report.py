@@ -144,11 +144,13 @@ def _losses(rows: list[Row], size: str) -> Iterator[str]:
     adam = final.get("AdamW", max(final.values()))
     device = next(r["hardware"] for mine in alike.values() for r in mine)
     raced, timed = of(rows, "race", size), len(ms) == len(points)
+    given = [method for method, mine in alike.items() if len({r["rate"] for r in mine}) == 1]
+    untuned = f" At one rate only, which was best at equal time: {', '.join(given)}." if given else ""
     yield from (
         f"**{size} parameters, {last} steps** ({device}), medians over {seeds} seeds. Per step **{winner}** wins. "
         f"{_equal_time(points, ms) if timed and not raced else ''}{adam:.3f} is AdamW's last loss; when a method comes "
         "to it is taken from a straight line between points."
-        f"{' Times on a CPU are processor time of one thread.' if size == '0.2 M' else ''}", "",
+        f"{untuned}{' Times on a CPU are processor time of one thread.' if size == '0.2 M' else ''}", "",
         f"| | best rate | loss at {last // 4} | at {last // 2} | at {last} | steps to {adam:.3f} | ms per step | "
         f"seconds to {adam:.3f} |",
         "|---" * 8 + "|",

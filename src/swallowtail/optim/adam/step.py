@@ -160,7 +160,8 @@ def _stay_in_range(stacks: list[Stack]) -> Tensor:  # shape: ()
 
 
 def _further(u: Tensor, gain: Tensor | float) -> Tensor:
-    return further(u, u.square().clamp_(max=1), gain)
+    found: Tensor = further(u, u.square().clamp_(max=1), gain)
+    return found
 
 
 def _separate_step(stack: Stack, bases: Bases | None, gradients: list[Tensor]) -> list[Tensor]:

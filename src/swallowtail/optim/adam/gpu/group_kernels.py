@@ -16,7 +16,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from swallowtail.optim.adam import direction as directions
 from swallowtail.optim.adam.state import DeviceNumbers, Numbers
 
 EPS, FACTOR, LR, KEPT, BOUND, GAIN, USED, FIT, NEW1, KEPT2, NEW2, SIGN, DECAY = (
@@ -42,8 +41,6 @@ OWN, MOMENTS, GROUP_SIZE, GROUP_ROW, BEGIN, ALONG, ACROSS, COLUMNS, EVERY, START
 GROUP_WIDTH = tl.constexpr(10)
 ALIGNMENT = 16  # offsets of tensors are multiples of this many entries
 ALIGNED_TO = tl.constexpr(ALIGNMENT)
-
-further = triton.jit(directions.further)
 
 
 @triton.jit
@@ -152,7 +149,7 @@ def step_kernel(
     first = tl.where(used, first + number(numbers_ptr, NEW1) * (z - first), first)
     store_tile(first_ptr, first, columns, rows, m, SIZE, EVEN)
     u = direction(first, second, numbers_ptr)
-    u = further(u, tl.minimum(u * u, 1.0), number(numbers_ptr, GAIN))
+    u = _further(u, number(numbers_ptr, GAIN))
     if EVEN or left >= 0:
         Q = load_tile(left_ptr, s_left, s_left, s_left, SIZE, EVEN)
         u = _product(u, tl.trans(Q), HALF)
@@ -175,6 +172,14 @@ def direction(first, second, numbers_ptr):
     u = number(numbers_ptr, FACTOR) * first / tl.where(below > 0, below, 1.0)
     bound = number(numbers_ptr, BOUND)
     return tl.minimum(tl.maximum(u, -bound), bound)
+
+
+@triton.jit
+def _further(u, gain):
+    """As `swallowtail.optim.adam.direction.further`."""
+    square = tl.minimum(u * u, 1.0)
+    fourth = square * square
+    return u * (1 + gain * (fourth * fourth))
 
 
 @triton.jit
