@@ -239,7 +239,7 @@ def _gpu_table() -> Iterator[str]:
         "basis.", "",
         "| | " + " | ".join(f"{model}, ms | MiB" for model in steps) + " |", "|---" * (1 + 2 * len(steps)) + "|",
     )  # fmt: skip
-    for method in next(iter(steps.values())):
+    for method in dict.fromkeys(name for step in steps.values() for name in step):
         found = [step.get(method) for step in steps.values()]
         cells = [f"{float(r['ms']):.3g} | {float(r['state_mib']):.0f}" if r else "– | –" for r in found]
         yield f"| {method} | " + " | ".join(cells) + " |"
