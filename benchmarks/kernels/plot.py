@@ -80,7 +80,7 @@ def table() -> None:
         "",
         "- fit of a kernel: the default fit of an exponential kernel on 64 × 64 points.",
         "",
-        "The H200's rows come from two machines. On the second (the suites that its command names) the host was slower:",
+        "The H200's rows come from two machines. On the second (its command names the suites) the host was slower:",
         "bf16 training at n = 1024 took 6.6 copies there, and 5.1 on the first. The device's own part was 5.0 on both.",
         "",
     ]
