@@ -43,9 +43,9 @@ class GivensCovariance(Chosen, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     rotations and terms. Where held-out rows ask for it, no row is more than three times as far as OAS says (bound.py).
     Fewer rows than columns, constant columns and duplicate columns are fine.
 
-    To tell classes apart use `GivensDiscriminant`. One covariance per class is best for densities, not for borders:
-    with heavy tails, those want more noise, on a scale that all classes share. On Fashion-MNIST one covariance per
-    class costs 0.1 of accuracy (docs/benchmarks.md, "Densities and classes want different covariances").
+    To tell classes apart use `GivensDiscriminant`. One covariance per class, each chosen for its own density, is 0.1
+    less accurate on Fashion-MNIST than the best classical rival, and the changes that mend it cost density
+    (docs/benchmarks.md, "Densities and classes want different covariances").
 
     Args:
         n_rotations: the largest K; by default 4 times n⌈lg n⌉/2 (once beyond 1024 columns). With a number for
