@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from swallowtail import GivensCovariance, GivensMixture
+from swallowtail.gaussians.distributed import fit_distributed
 
 PROGRAM = """
 import datetime, os, pickle, sys
@@ -98,6 +99,11 @@ def test_em_over_processes(tmp_path):
     found = run(tmp_path, 2, "mixture")
     np.testing.assert_array_equal(found[0]["mean"], found[1]["mean"])
     assert found[0]["score"] > whole.score(rows()) - 0.05
+
+
+def test_a_group_has_to_be_there():
+    with pytest.raises(RuntimeError, match=r"expected a process group, got none; try .*init_process_group"):
+        fit_distributed(GivensCovariance(), rows())
 
 
 @pytest.mark.extras

@@ -121,9 +121,20 @@ def test_bad_input_is_refused(classifier):
         GivensLaplace(nn.ReLU(), "regression")
     with pytest.raises(ValueError, match="outputs' shape"):
         GivensLaplace(model, "regression").fit([(x, y)])
+    with pytest.raises(ValueError, match=r"finite log-likelihood.*look for NaN"):
+        GivensLaplace(model, "classification").fit([(x * torch.nan, y)])
 
 
-@pytest.mark.parametrize("arguments", [(torch.ones(3, 2), torch.ones(3)), (torch.ones(3, 2),), (3,)])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (torch.ones(3, 2), torch.ones(3)),
+        (torch.ones(3, 2),),
+        ((torch.ones(3, 2), torch.ones(3)),),
+        ([torch.ones(2, 2)],),
+        (3,),
+    ],
+)
 def test_fit_says_what_it_wants(arguments):
     with pytest.raises(ValueError, match=r"batches \(x, y\).*try `fit\(\[\(X, y\)\]\)`"):
         GivensLaplace(nn.Linear(2, 1), "regression").fit(*arguments)

@@ -157,8 +157,77 @@ def test_copies_of_a_mixture_merge():
     assert a.merge(b).score(X) == pytest.approx(model.score(X), abs=1e-2)
     with pytest.raises(ValueError, match="through partial_fit"):
         a.merge(GivensMixture(2, random_state=0).fit(X))
-    with pytest.raises(ValueError, match="same rotations"):
+    with pytest.raises(ValueError, match="other rotations; try copy"):
         a.merge(GivensMixture(2, random_state=0).partial_fit(X * [1, 2, 3, 4] + X[:, ::-1]))
+
+
+@pytest.mark.parametrize("rotations", ["full", "tied"])
+def test_copies_of_a_mixture_merge_after_each_has_seen_rows_of_its_own(rotations):
+    """They choose other rotations then; what they have seen is brought to the same axes."""
+    rng = np.random.default_rng(0)
+    factor = rng.standard_normal((4, 4))
+    draw = lambda: np.concatenate(
+        [rng.standard_normal((300, 4)) @ factor, rng.standard_normal((300, 4)) @ factor.T + 20]
+    )
+    model = GivensMixture(2, rotations=rotations, random_state=0).partial_fit(draw())
+    a, b = copy.deepcopy(model), copy.deepcopy(model)
+    for _ in range(4):
+        a.partial_fit(draw())
+        b.partial_fit(draw())
+    assert not a._components.same_rotations(b._components)
+    means, scatters = (0.5 * (getattr(a._running, w) + getattr(b._running, w)) for w in ("means", "scatters"))
+    merged, test = copy.deepcopy(a).merge(b), draw()
+    np.testing.assert_allclose(merged.means_, means, atol=0.05)
+    np.testing.assert_allclose(merged._running.scatters, scatters, atol=0.05)
+    for k, precision in enumerate(merged.precisions_):  # D is what the merged scatter has along the axes
+        S = merged._running.scatters[k] / merged._running.counts[k]
+        d = np.diagonal(precision.rotation.to_dense().T.numpy() @ S @ precision.rotation.to_dense().numpy())
+        np.testing.assert_allclose(merged._components.along[k], d, rtol=1e-9)
+    assert merged.score(test) > max(a.score(test), b.score(test)) - 0.05
+
+
+def test_a_new_fit_forgets_what_came_before():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 4))
+    model = GivensMixture(1, random_state=0).partial_fit(X + 100).fit(X).partial_fit(X)
+    np.testing.assert_allclose(model.means_[0], X.mean(0), atol=1e-3)
+
+
+def test_only_statistics_are_added(rows):
+    with pytest.raises(ValueError, match="statistics: expected a RowStatistics"):
+        GivensCovariance().add_statistics(np.eye(6))
+
+
+def test_batches_bring_their_weights(rows):
+    weights = np.random.default_rng(0).integers(1, 4, len(rows)).astype(float)
+    parts = zip(np.array_split(rows, 3), np.array_split(weights, 3), strict=True)
+    whole = GivensCovariance().fit(rows, sample_weight=weights)
+    assert GivensCovariance().fit_batches(parts).score(rows) == pytest.approx(whole.score(rows), abs=1e-6)
+    with pytest.raises(ValueError, match="one batch of rows or more"):
+        GivensCovariance().fit_batches([])
+
+
+@pytest.mark.parametrize("estimator", [GivensCovariance(), GivensMixture(2, random_state=0)])
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        (np.ones(5), "expected .200,"),
+        (-np.ones(200), "Negative"),
+        (np.full(200, np.nan), "NaN"),
+        (np.zeros(200), "non-zero"),
+    ],
+)
+def test_weights_of_a_score_are_checked(rows, estimator, weights, words):
+    with pytest.raises(ValueError, match=words):
+        estimator.fit(rows[:200]).score(rows[:200], sample_weight=weights)
+
+
+@pytest.mark.parametrize("shrinkage", [0.0, 1e-12])
+def test_what_few_rows_cannot_support_is_said(rows, shrinkage):
+    with pytest.warns(UserWarning, match="with 4 rows of 6 columns: .* try shrinkage"):
+        GivensCovariance(shrinkage=shrinkage).fit(rows[:4])
+    with pytest.warns(UserWarning, match="rows of 6 columns in the smallest component"):
+        GivensMixture(3, shrinkage=shrinkage, random_state=0).fit(rows[:9])
 
 
 @pytest.mark.parametrize("package", ["pandas", "polars"])

@@ -15,6 +15,7 @@ from swallowtail.wiring import Butterfly
 # Deviations whose squares, times some hundred coordinates, are normal numbers; and so are their inverses.
 SCALES = {np.dtype(np.float32): (1e-17, 1e17), np.dtype(np.float64): (1e-150, 1e150)}
 BLOCK = 1 << 20  # numbers looked at at once
+HARDLY_ANY = 1e-6  # of the mean variance: less noise leaves unseen directions next to no variance
 
 
 def check_shrinkage(value: Any) -> None:
@@ -64,6 +65,25 @@ def row_weights(X: np.ndarray, sample_weight: Any) -> np.ndarray:  # shape: (N,)
     from sklearn.utils.validation import _check_sample_weight
 
     return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+
+
+def weighted_mean(scores: Any, sample_weight: Any) -> float:
+    """The mean of scores (N,), each as often as its row counts; of a dask array as well."""
+    if sample_weight is None:
+        return float(scores.mean(dtype=np.float64))
+    if isinstance(scores, np.ndarray):
+        sample_weight = row_weights(scores[:, None], sample_weight)
+    return float(np.average(scores, weights=sample_weight))
+
+
+def warn_of_few_rows(shrinkage: Any, n_rows: float, n: int, where: str) -> None:
+    """Say so if a number for ``shrinkage`` leaves directions without variance; ``where`` ends the count of rows."""
+    if shrinkage != "auto" and float(shrinkage) < HARDLY_ANY and n_rows <= n:
+        warnings.warn(
+            f"shrinkage={shrinkage:g} with {n_rows:.0f} rows of {n} columns{where}: some variances are 0 in the "
+            'sample, so densities mean little; try shrinkage="auto"',
+            stacklevel=4,
+        )
 
 
 def check_covariance(model: Any, n: int) -> None:

@@ -18,7 +18,8 @@ import torch
 
 from swallowtail.errors import ArgumentError
 from swallowtail.gaussians import spectrum
-from swallowtail.gaussians.covariance import GivensCovariance, most_rotations
+from swallowtail.gaussians.covariance import GivensCovariance
+from swallowtail.gaussians.covariance_fit import most_rotations
 from swallowtail.gaussians.distances import FARTHEST
 from swallowtail.gaussians.selection import rotation_of
 from swallowtail.gaussians.shape import Shape

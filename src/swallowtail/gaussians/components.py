@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
@@ -161,6 +162,22 @@ class Components:
         statistics.squares = self.along * statistics.counts[:, None]
         self._bind()
         return any(new is not old for new, old in zip(self.rotations, before, strict=True))
+
+    def same_rotations(self, other: Components) -> bool:
+        """Whether another mixture has as many components, with the same rotations."""
+        pairs = zip(self.rotations, other.rotations, strict=False)
+        return self.means.shape == other.means.shape and all(
+            a.wiring == b.wiring and torch.equal(a.angles, b.angles) for a, b in pairs
+        )
+
+    def along_axes(self, statistics: MixtureStatistics) -> MixtureStatistics:
+        """Statistics that were made with other rotations, along the axes of these; from their scatters."""
+        assert statistics.scatters is not None
+        found = copy.copy(statistics)
+        found.rotated = self.to_basis(statistics.means)
+        turned = zip(self.rotations, torch.from_numpy(statistics.scatters), strict=True)
+        found.squares = np.stack([Q.T(Q.T(S).mT).diagonal().numpy() for Q, S in turned])
+        return found
 
     def to_basis(self, rows: np.ndarray) -> np.ndarray:  # shape: (k, n)
         """Q_kᵀ of row k."""

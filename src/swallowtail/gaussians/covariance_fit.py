@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from swallowtail.fitting.budget import default_budget
 from swallowtail.fitting.methods.factor import fit_factor
 from swallowtail.gaussians import regularise, spectrum
 from swallowtail.gaussians.selection import (
@@ -29,6 +30,14 @@ MORE_FOLDS = 5  # where there are few rows or columns: it costs nothing, and eve
 CHEAP = 1e7  # n·K up to which every fold chooses the ridge; beyond, only the first
 LARGEST_BLEND = 1024  # columns up to which models are blended: each step is a Cholesky decomposition
 ENOUGH = 5  # rows from which anything is chosen
+MORE = 4  # times n⌈lg n⌉/2 rotations are tried, up to so many columns:
+LARGEST_SEARCH = 1024
+
+
+def most_rotations(n: int) -> int:
+    """The largest number of rotations that is tried by default, for n columns."""
+    usual = default_budget(n)
+    return min(MORE * usual, max(usual, n * n // 2)) if n <= LARGEST_SEARCH else usual
 
 
 class Request(NamedTuple):

@@ -103,6 +103,10 @@ def agreed(X: Any, group: Any = None) -> np.ndarray:
     Raises:
         ArgumentError: in all processes alike, naming those whose rows cannot be used.
     """
+    if group is None and not dist.is_initialized():
+        raise RuntimeError(
+            "fit_distributed: expected a process group, got none; try torch.distributed.init_process_group(...) first"
+        )
     rows, trouble = None, ""
     try:
         rows = np.asarray(X)

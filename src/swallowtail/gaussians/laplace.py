@@ -83,12 +83,21 @@ class GivensLaplace:
         if y is not None or not isinstance(data, Iterable) or isinstance(data, (Tensor, np.ndarray)):
             got = "X and y" if y is not None else type(data).__name__
             raise ArgumentError("data", "batches (x, y), as of a DataLoader", got, "try `fit([(X, y)])`")
-        batches = [(x, y) for x, y in data]
+        batches = []
+        for batch in data:
+            if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+                got = f"a batch that is a {type(batch).__name__}"
+                raise ArgumentError("data", "batches (x, y), as of a DataLoader", got, "try `fit([(X, y)])`")
+            batches.append((batch[0], batch[1]))
         if not batches:
             raise ArgumentError("data", "batches (x, y)", "none")
         n = len(self.mean)
         with torch.no_grad():
             self.log_likelihood = float(sum(self._log_likelihood(self.mean, x, y) for x, y in batches))
+        if not math.isfinite(self.log_likelihood):
+            raise ArgumentError(
+                "data", "a finite log-likelihood", self.log_likelihood, "look for NaN in x, y and the weights"
+            )
         if n <= DENSE:
             H = self._dense(batches)
             H = 0.5 * (H + H.T)

@@ -17,11 +17,18 @@ from tqdm import tqdm
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.gaussians import online
-from swallowtail.gaussians.arguments import check_mixture, check_scale, row_weights
+from swallowtail.gaussians.arguments import (
+    check_mixture,
+    check_scale,
+    row_weights,
+    warn_of_few_rows,
+    weighted_mean,
+)
 from swallowtail.gaussians.components import Components
 from swallowtail.gaussians.criteria import Criteria
 from swallowtail.gaussians.dask import EStep, dask_sample, is_dask, map_rows, reduce_blocks
 from swallowtail.gaussians.mixture_plan import start
+from swallowtail.gaussians.mixture_statistics import MixtureStatistics
 
 BLOCK = 2**21  # numbers of X in one block of an E-step: 16 MiB
 # How often rotations are chosen again after EM has settled. On MNIST-5k, 3 take twice the steps; held-out bits per
@@ -93,6 +100,11 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
         self.warm_start = warm_start
         self.verbose = verbose
 
+    _components: Components
+    _running: MixtureStatistics | None  # per row, of rows seen through partial_fit
+    _steps: int  # of online EM
+    _origin: bytes | None  # the same in all copies of a mixture
+
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GivensMixture:
         """Fit to the rows of X (N, n), N ≥ max(2, n_components); a dask array is reduced where it lies.
 
@@ -139,12 +151,12 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
         """
         if not hasattr(self, "_components"):
             self.fit(X, sample_weight=sample_weight)
-            self._steps = 0
             self._running = online.begin(self._components, self._reduction(X, sample_weight))
+            self._origin = self._components.means.tobytes()
             return self
         reduce = self._reduction(X, sample_weight)
-        self._steps = getattr(self, "_steps", 0) + 1
-        if getattr(self, "_running", None) is None:
+        self._steps += 1
+        if self._running is None:
             self._running = online.resume(self._components)
         self.lower_bound_ = online.step(self._components, self._running, reduce, self._steps)
         return self
@@ -152,7 +164,8 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
     def merge(self, other: GivensMixture) -> GivensMixture:
         """Take in what another mixture has seen through partial_fit; returns itself.
 
-        Both must have the same rotations: copies of one fitted mixture, with none chosen again since.
+        Both must be copies of one mixture, made after its first partial_fit; each may have seen further rows. Beyond
+        2²⁵ numbers in k matrices (n, n), or after `fit`, rotations stay as they were.
         """
         checks.instance("other", other, GivensMixture)
         mine, theirs = (getattr(m, "_running", None) for m in (self, other))
@@ -160,15 +173,16 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
             raise ArgumentError(
                 "other", "mixtures that have both seen rows through partial_fit", "one that has not"
             )
-        pairs = zip(self._fitted.rotations, other._fitted.rotations, strict=False)
-        same = mine.means.shape == theirs.means.shape
-        if not same or not all(a.wiring == b.wiring and bool((a.angles == b.angles).all()) for a, b in pairs):
+        same = self._components.same_rotations(other._components)
+        related = self._origin == other._origin
+        if not same and (not related or mine.scatters is None or theirs.scatters is None):
             raise ArgumentError(
-                "other", "a mixture with the same rotations", "others", "try copies of one mixture"
+                "other",
+                "a copy of the same mixture",
+                "one with other rotations",
+                "try copy.deepcopy(mixture)",
             )
-        mine.merge(theirs)
-        mine.forget(1 / mine.n_rows)
-        self._components.maximise_from(mine)
+        online.merge(self._components, mine, theirs, same)
         return self
 
     def score_samples(self, X: Any) -> Any:
@@ -182,8 +196,7 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Mean log-density of the rows of X."""
-        scores = self.score_samples(X).astype(np.float64)
-        return float(scores.mean() if sample_weight is None else np.average(scores, weights=sample_weight))
+        return weighted_mean(self.score_samples(X).astype(np.float64), sample_weight)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable component of every row, shape (N,)."""
@@ -211,6 +224,7 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
         state = check_random_state(self.random_state)
         warm = self.warm_start and hasattr(self, "_components")
         best: tuple[float, Any] = (-np.inf, None)
+        self._running, self._steps, self._origin = None, 0, None  # of rows that are forgotten now
         for _ in range(1 if warm else self.n_init):
             if not warm:
                 self._components = start(self, X, often, state)
@@ -220,6 +234,8 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
         self._components, self.lower_bounds_, self.converged_ = best[1]
         self.lower_bound_, self.n_iter_ = self.lower_bounds_[-1], len(self.lower_bounds_)
         self._warn_unsettled()
+        fewest = float(self._components.weights.min() * often.sum())
+        warn_of_few_rows(self.shrinkage, fewest, X.shape[1], " in the smallest component")
         return self._e_step(X)[1]
 
     def _reduction(self, X: Any, sample_weight: Any) -> online.Reduce:

@@ -48,6 +48,17 @@ def step(components: Components, running: MixtureStatistics, reduce: Reduce, t: 
     return mean
 
 
+def merge(
+    components: Components, running: MixtureStatistics, other: MixtureStatistics, same_rotations: bool
+) -> None:
+    """Take in the statistics of a copy of the mixture, per row as well, and rotate again if the copy has."""
+    running.merge(other if same_rotations else components.along_axes(other))
+    running.forget(1 / running.n_rows)
+    components.maximise_from(running)
+    if not same_rotations:
+        components.choose_rotations_from(running)
+
+
 def em(components: Components, reduce: Reduce, max_iter: int, tol: float) -> tuple[list[float], bool]:
     """EM by reductions, one per step: the mean log-density before each, and whether it settled.
 
