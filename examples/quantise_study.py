@@ -117,7 +117,7 @@ class Study:
                 dtype = torch.bfloat16 if self.device == "cuda" else torch.float32
                 x = torch.randn(tokens, layer.linear.in_features, device=self.device, dtype=dtype)
                 times = []
-                for _ in range(4):
+                for _ in range(16):
                     self.wait()
                     begin = time.perf_counter()
                     layer.transform(x)

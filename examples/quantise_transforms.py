@@ -24,7 +24,7 @@ from swallowtail import Butterfly, Grouped, fit_symmetric
 from swallowtail.nn import Rotate
 
 GROUP = 128  # channels that share a block, and weights of a row that share a scale
-ROTATIONS = 3.5  # per channel, in a fitted basis: as many as in seven full layers
+ROTATIONS = 7  # per channel, in a fitted basis: as many as in fourteen full layers
 DAMPING = 1e-3  # of moments, relative to the mean of their diagonals
 
 

@@ -25,7 +25,7 @@ class Rounding(torch.autograd.Function):
     """Blocks to the nearest of so many levels between ratio times their least and ratio times their largest entry.
 
     The gradient passes straight through the rounding. It is written out because a step of learning mostly waits for
-    small operations: autograd needs three times as many.
+    small operations, and autograd needs more of them.
     """
 
     @staticmethod
