@@ -1,6 +1,7 @@
 """The optimisers against their rivals and their own ablations, medians over seeds not used in development.
 
     python -m benchmarks.optim [--parts lbfgs,newton,minibatch,adam,rates,images] [--seeds 5]
+    python -m benchmarks.optim --parts adam --methods GivensAdam     # only these; rows of the others stay
     python -m benchmarks.optim --report      # bars, plots and docs from the committed rows
 
 Every row is one run: problem, method, seed, and what it took. Learning rates of the stochastic methods (``RATES``)
@@ -13,11 +14,12 @@ measured by `benchmarks.optim.gpu`, on a CPU by `benchmarks.optim.cost`.
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 import torch
 from tqdm import tqdm
 
-from benchmarks.common.rows import write_rows
+from benchmarks.common.rows import read_rows, write_rows
 from benchmarks.optim import images, stochastic
 from benchmarks.optim.deterministic import lbfgs, newton
 from benchmarks.optim.problems import FIRST_SEED
@@ -37,6 +39,9 @@ PARTS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument(
+        "--methods", default="", help="of part adam, without seconds: they compare in one run only"
+    )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument(
         "--first-seed", type=int, default=FIRST_SEED, help="for development; rows are not written"
@@ -51,8 +56,13 @@ def main() -> None:
         return
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     for part in () if options.report else options.parts.split(","):
-        rows = [row for seed in tqdm(seeds, desc=part, unit="seed") for row in PARTS[part](seed)]
+        chosen = options.methods.split(",") if options.methods and part == "adam" else []
+        run = partial(adam, chosen=chosen) if chosen else PARTS[part]
+        rows = [row for seed in tqdm(seeds, desc=part, unit="seed") for row in run(seed)]
         show(rows)
+        rows = [row for row in read_rows(f"optim-{part}") if row["method"] not in chosen] * bool(
+            chosen
+        ) + rows
         if options.first_seed == FIRST_SEED:
             print("rows:", write_rows(f"optim-{part}", rows, f"python -m benchmarks.optim --parts {part}"))
     if options.report or options.first_seed == FIRST_SEED:

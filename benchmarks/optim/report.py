@@ -257,7 +257,8 @@ def _table(rows: list[Row], part: str, what: str, title: str) -> Iterator[str]:
     value = {(p, m): median(rows, part, p, m, what) for p in problems for m in methods}
     yield from (title, "", "| | " + " | ".join(problems) + " |", "|---" * (1 + len(problems)) + "|")
     for m in methods:
-        cells = [_cell(value[p, m], min(value[p, k] for k in methods)) for p in problems]
+        absent = "–" if what == "seconds" else "not reached"
+        cells = [_cell(value[p, m], min(value[p, k] for k in methods), absent) for p in problems]
         yield f"| {m} | " + " | ".join(cells) + " |"
     yield ""
 
@@ -287,6 +288,6 @@ def _images(rows: list[Row]) -> Iterator[str]:
     yield ""
 
 
-def _cell(value: float, best: float) -> str:
-    text = "not reached" if np.isinf(value) else f"{value:.3g}"
+def _cell(value: float, best: float, absent: str = "not reached") -> str:
+    text = absent if np.isinf(value) else f"{value:.3g}"
     return f"**{text}**" if value == best and not np.isinf(value) else text

@@ -1,7 +1,7 @@
 """Adam's direction in a rotated basis: how large an entry can be, and how much further entries go that agree.
 
-`further` is plain arithmetic on purpose: PyTorch calls it on tensors, and Numba compiles it. Triton takes only functions
-of modules that import it, so its kernel has the formula once more. Tests compare them.
+`further` is plain arithmetic on purpose: PyTorch calls it on tensors, and Numba compiles it. Triton takes only
+functions of modules that import it, so its kernel has the formula once more. Tests compare them.
 """
 
 from __future__ import annotations

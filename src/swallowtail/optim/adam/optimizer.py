@@ -59,7 +59,9 @@ class GivensAdam(GivensOptimizer):
     2. Try twice that rate, and half of it. Keep the rest as it is; ``weight_decay`` is multiplied by η, as in AdamW.
 
     A rate that is too small costs less than with Adam. At torch's default, 1e-3, and at 3e-4, on networks that want
-    0.01, the loss was lower than Adam's after 250 steps and after 1000: that is what entries that go further are for.
+    0.01, the loss was lower than Adam's after 250 steps and after 1000: that is what entries that go further are for. A
+    rate that is too large costs more: on one network 1.4 times the best rate was a little behind Adam. If the loss
+    jumps, halve the rate.
 
     ``wiring="identity"`` is Adam with the same arguments, for comparison.
 
