@@ -147,6 +147,32 @@ while True:
     assert any(torch.equal(found, angles) for angles in possible)
 
 
+def test_reading_what_another_process_replaces(tmp_path):
+    """Header and numbers are always those of one file."""
+    path = tmp_path / "operator"
+    program = f"""
+import torch
+from swallowtail import Butterfly, Rotation, SymmetricOperator, save
+for k in range(10**9):
+    wiring = Butterfly(4, k % 7 + 1)
+    rotation = Rotation(wiring, torch.full((wiring.n_rotations,), float(wiring.depth)))
+    save(SymmetricOperator(rotation, torch.full((4,), float(wiring.depth))), {str(path)!r})
+"""
+    with started(
+        [sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    ) as process:
+        while not path.exists() and process.poll() is None:
+            time.sleep(0.01)
+        seen = set()
+        for _ in range(2000):
+            operator = load(path)
+            depth = operator.rotation.wiring.depth
+            assert torch.equal(operator.eigenvalues, torch.full((4,), float(depth)))
+            assert (operator.rotation.angles == depth).all()
+            seen.add(depth)
+    assert len(seen) > 1
+
+
 def test_nothing_is_unpickled(tmp_path, monkeypatch):
     class Trap:
         def __reduce__(self):

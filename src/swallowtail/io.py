@@ -24,6 +24,7 @@ from swallowtail.wiring import Butterfly, Grouped, Pairs, Wiring, pairs_at_strid
 
 FORMAT = 1  # raise it when a file's meaning changes; older ones must stay readable
 LARGEST = 2**31 - 1  # coordinates are stored as int32
+READS = 1000  # attempts to read a file that others replace meanwhile
 
 AnyOperator = Rotation | SignedRotation | SymmetricOperator | HybridOperator
 _PARTS = {  # the tensors of each kind, beside angles and wiring
@@ -140,15 +141,27 @@ def unpack(header: Any, tensors: dict[str, torch.Tensor]) -> AnyOperator:
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
     """The tensors of a safetensors file, on the CPU, and its metadata; an `ArgumentError` if it is none."""
-    try:
-        with safe_open(path, framework="pt", device="cpu") as file:
-            # Clones: the tensors are views of the file, which may change or shrink while they are used.
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a dict)
-            return tensors, file.metadata() or {}
-    except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
-        # safetensors itself raises the first; PyTorch the others, for a dtype or a shape that it does not know.
-        got = f"one that is truncated or of another kind ({error})"
-        raise ArgumentError(str(path), "a safetensors file", got) from error
+    for _ in range(READS):
+        before, got = _identity(path), "one that is replaced all the time"
+        try:
+            with safe_open(path, framework="pt", device="cpu") as file:
+                # Clones: the tensors are views of the file, which may change or shrink while they are used.
+                tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 (not a dict)
+                metadata = file.metadata() or {}
+            if _identity(path) == before:
+                return tensors, metadata
+        except (SafetensorError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+            # safetensors itself raises the first; PyTorch the others, for a dtype or a shape that it does not know.
+            if _identity(path) == before:
+                got = f"one that is truncated or of another kind ({error})"
+                raise ArgumentError(str(path), "a safetensors file", got) from error
+    raise ArgumentError(str(path), "a safetensors file", got)
+
+
+def _identity(path: str | os.PathLike[str]) -> tuple[int, ...]:
+    """Differs when another file has taken this one's place: safetensors opens a file twice, header and numbers."""
+    there = os.stat(path)
+    return there.st_dev, there.st_ino, there.st_size, there.st_mtime_ns
 
 
 def write(path: str | os.PathLike[str], tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
