@@ -41,15 +41,23 @@ def test_ctrl_c_keeps_the_best_and_says_how_to_continue(stage, tmp_path, capsys)
     out, err = capsys.readouterr()
     assert "interrupted" in out
     assert st.load(output).n == 16
-    if stage == "grow":  # at n = 16 it is one step: nothing was there to be kept
-        said = f"swallowtail: interrupted; there was nothing to keep in {kept} yet, so the same command begins again"
-        assert err.splitlines()[-1] == said  # before it, on a new machine: that kernels are compiled
-    else:
-        assert err.splitlines()[-1] == f"swallowtail: interrupted; the same command continues from {kept}"
-        assert kept.is_file()
+    assert err.splitlines()[-1] == f"swallowtail: interrupted; the same command continues from {kept}"
+    assert kept.is_file()
     assert main(command) == 0
     assert output.read_bytes() == undisturbed
     assert not kept.exists()
+
+
+def test_ctrl_c_before_there_is_anything_to_keep(tmp_path, capsys, monkeypatch):
+    interrupt(monkeypatch, "grow")  # at n = 16 it is one step
+    source, kept = write(tmp_path / "R.npy", st.random_orthogonal(16, seed=0)), tmp_path / "kept"
+    assert main(["fit-rotation", source, "--quiet", "--wiring", "pairs", "--checkpoint", str(kept)]) == 130
+    said = (
+        f"swallowtail: interrupted; there was nothing to keep in {kept} yet, so the same command begins again"
+    )
+    assert (
+        capsys.readouterr().err.splitlines()[-1] == said
+    )  # before it, on a new machine: that kernels are compiled
 
 
 def test_ctrl_c_without_a_checkpoint(tmp_path, capsys, monkeypatch):

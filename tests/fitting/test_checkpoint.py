@@ -22,7 +22,7 @@ from swallowtail import (
     save,
 )
 from swallowtail.fitting import checkpoint as _checkpoint
-from swallowtail.fitting.core import search
+from swallowtail.fitting.core import moves
 from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.watch import Watch
 
@@ -108,7 +108,7 @@ def index_of(path):
 
 def best_at_cycle(cycle, calls, H, **arguments):
     """The best product when the search comes to this cycle; ``calls`` are the cycles before."""
-    original, found = search.Search.mark, []
+    original, found = moves.Search.mark, []
 
     def mark(self, stage, **more):
         if stage == "cycle":
@@ -119,7 +119,7 @@ def best_at_cycle(cycle, calls, H, **arguments):
         original(self, stage, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search.Search, "mark", mark)
+        patch.setattr(moves.Search, "mark", mark)
         fit_symmetric(H, **arguments)
     return found[0]
 

@@ -21,7 +21,8 @@ import torch
 from swallowtail.experiments.common import plots, select
 from swallowtail.experiments.common.findings import Finding
 from swallowtail.experiments.common.rows import Row, collect
-from swallowtail.fitting.core.objectives import Alignment, Objective, Smooth
+from swallowtail.fitting.core.alignment import Alignment
+from swallowtail.fitting.core.objectives import Objective, Smooth
 from swallowtail.fitting.core.product import flat_pairs
 from swallowtail.fitting.methods.recovery import recover_rotation, recover_symmetric
 from swallowtail.fitting.methods.sgd import fit_sgd

@@ -80,9 +80,13 @@ def _check_state(state: Form, n: int, budget: int) -> None:
     _number("value", state["value"])
     if stage == "grow":
         _check_array("residual", state["residual"], (n, n), np.float64)
-    if stage == "cycle":
+    if stage in ("build", "cycle"):
         _check_product(state["current_pairs"], state["current_angles"], n, budget)
         _number("current_value", state["current_value"])
+    if stage == "build":
+        _integer("start", state["start"], 0, 2**62)
+        _integer("step", state["step"], 0, 2**62)
+    if stage == "cycle":
         _integer("index", state["index"], 0, 2**62)
         np.random.default_rng(0).bit_generator.state = state["generator"]  # refuses what is no such state
 

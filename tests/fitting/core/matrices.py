@@ -22,3 +22,9 @@ def scrambled_kernel(side):
     x = np.stack(np.meshgrid(np.arange(side), np.arange(side)), -1).reshape(-1, 2)
     x = x[np.random.default_rng(0).permutation(side**2)].astype(float)
     return np.exp(-np.linalg.norm(x[:, None] - x, axis=-1) / 4.0)
+
+
+def kernel_of_points(n, seed=0):
+    """exp(−5·distance) of random points in a square."""
+    x = np.random.default_rng(seed).random((n, 2))
+    return np.exp(-5.0 * np.linalg.norm(x[:, None] - x, axis=-1))

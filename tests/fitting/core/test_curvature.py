@@ -5,8 +5,9 @@ import pytest
 from fitting.core.matrices import covariance
 
 from swallowtail import random_orthogonal
+from swallowtail.fitting.core.alignment import Alignment
 from swallowtail.fitting.core.curvature import LEAST, derivatives, steps
-from swallowtail.fitting.core.objectives import Alignment, Objective
+from swallowtail.fitting.core.objectives import Objective
 
 OBJECTIVES = {
     "matrix": lambda n: Objective(covariance(n)),

@@ -29,13 +29,31 @@ def test_objective_has_no_unit(scale):
     )
 
 
-def test_equal_entries_told_apart_are_all_but_equal():
-    H = scrambled_kernel(15)
-    A = Objective(H).told_apart()
-    scale = Objective(H).scale
-    np.testing.assert_allclose(A * scale, H, rtol=2e-12)
-    np.testing.assert_array_equal(A, A.T)
-    entries = np.sort(np.abs(A - np.diag(np.diag(A))), axis=1)
-    assert (entries[:, -1] > entries[:, -2]).all()
-    assert Objective(H, "likelihood").told_apart() is None
-    assert Objective(covariance(220)).told_apart() is None  # no two entries are equal
+@pytest.mark.parametrize("target", ["matrix", "likelihood"])
+@pytest.mark.parametrize("start", Objective.starts)
+def test_starts_are_layers_that_reach_nearly_all(start, target):
+    objective = Objective(scrambled_kernel(6), target)
+    A = objective.residual(*random_pairs(36, 0))
+    pairs, angles = objective.begin(A, start, 10**6, 1)
+    assert len(np.unique(pairs)) == 2 * len(pairs)  # disjoint
+    assert 8 <= len(pairs) <= 18
+    assert start == "layers" or len(pairs) == 18
+    np.testing.assert_allclose(A, objective.residual(pairs, angles), atol=1e-12)
+    assert len(objective.begin(A, start, 5, 1)[1]) == 5
+
+
+@pytest.mark.parametrize("target", ["matrix", "likelihood"])
+def test_what_is_put_in_front_or_behind_helps(target):
+    objective = Objective(covariance(30), target)
+    pairs, angles = random_pairs(30, 40)
+    before, reports = objective(pairs, angles)[0], []
+    more, by = objective.in_front(pairs, 0.1 * angles, 6, 0.1, lambda: reports.append(1))
+    front = np.concatenate([more, pairs]), np.concatenate([by, 0.1 * angles])
+    before = objective(pairs, 0.1 * angles)[0]
+    assert reports
+    assert 1 <= len(by) <= 6
+    assert objective.polish(*front, 5)[1] < objective.polish(pairs, 0.1 * angles, 5)[1]
+    more, by = objective.behind(pairs, 0.1 * angles, 6, 0.1)
+    assert len(by) == 6
+    back = np.concatenate([pairs, more]), np.concatenate([0.1 * angles, by])
+    assert objective(*back)[0] < before

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from swallowtail import Butterfly, Rotation, random_orthogonal
-from swallowtail.fitting.core.objectives import Alignment
+from swallowtail.fitting.core.alignment import Alignment
 from swallowtail.fitting.core.product import flat_pairs, rotate_rows, tile
 from swallowtail.fitting.core.trace import grow_aligned, sweep_layers, trace_parts
 from swallowtail.fitting.methods.butterfly import align_butterfly

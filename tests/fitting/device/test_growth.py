@@ -5,12 +5,13 @@ import pytest
 import torch
 
 from swallowtail.datasets import grid_kernel, random_orthogonal, random_symmetric
-from swallowtail.fitting.core.groups import together
+from swallowtail.fitting.core.confined import grow_clustered
+from swallowtail.fitting.core.groups import apart, together
 from swallowtail.fitting.core.growth import parallel_jacobi
 from swallowtail.fitting.core.newton import newton_rotations
 from swallowtail.fitting.core.product import MATRIX
 from swallowtail.fitting.device import growth
-from swallowtail.fitting.device.growth import Residual, conjugated, grow_layers, newton_layers
+from swallowtail.fitting.device.growth import Residual, conjugated, grow_layers, grow_matching, newton_layers
 
 H = random_symmetric(40, 8, 0)
 
@@ -43,14 +44,30 @@ def test_equal_entries_are_shared_out():
     assert pairs.unique().numel() > 600
 
 
+@pytest.mark.parametrize("rows", [2048, 7])
+def test_matchings_are_those_of_the_core(rows, monkeypatch):
+    monkeypatch.setattr(growth, "ROWS", rows)
+    A, B = H.copy(), Residual.of(torch.from_numpy(H.copy()))
+    for most in (10**6, 11):
+        label, sizes = apart(40)
+        pairs, angles = grow_clustered(A, label, sizes, 2, most, MATRIX, 0.0, 0.0)
+        got, by = grow_matching(B, most, 0.0)
+        order, ours = np.argsort(pairs[:, 0]), np.argsort(got[:, 0])
+        np.testing.assert_array_equal(got[ours], pairs[order])
+        np.testing.assert_allclose(by[ours], angles[order], atol=1e-10)
+        np.testing.assert_allclose(B.rest + torch.diag(B.diagonal), A, atol=1e-10)
+    assert len(grow_matching(Residual.of(torch.eye(5)), 9, 0.0)[1]) == 0
+
+
 def test_a_diagonal_matrix_needs_none():
     pairs, angles = grow_layers(Residual.of(torch.diag(torch.arange(5.0))), 9, 0.1, 0.0)
     assert pairs.shape == (0, 2)
     assert angles.shape == (0,)
 
 
-@pytest.mark.parametrize("layers", [1, 3])
-def test_newton_layers_are_those_of_the_core(layers):
+@pytest.mark.parametrize(("layers", "rows"), [(1, 2048), (3, 2048), (1, 7)])
+def test_newton_layers_are_those_of_the_core(layers, rows, monkeypatch):
+    monkeypatch.setattr(growth, "ROWS", rows)
     B = random_orthogonal(40, 1)
     pairs, angles = newton_rotations(H.copy(), B, 30, layers, 0.1, MATRIX, 0.0, *together(40), 40)
     got, by = newton_layers(torch.from_numpy(H.copy()), torch.from_numpy(B), 30, layers, 0.1)

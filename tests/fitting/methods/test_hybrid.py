@@ -38,7 +38,7 @@ def test_a_sum_of_both_kinds_is_found():
 
 
 def test_few_strong_directions_are_met_better_than_by_rotations_alone_at_the_same_work():
-    H = random_symmetric(64, 5, 12)
+    H = random_symmetric(64, 5, 13)
     hybrid, pairs = fit_symmetric(H, method="hybrid"), fit_symmetric(H, method="pairs")
     assert isinstance(hybrid.operator, HybridOperator)
     assert hybrid.operator.multiply_adds <= pairs.operator.multiply_adds

@@ -6,7 +6,7 @@ from fitting.common import approximation, relative_error, synthetic
 from scipy.linalg import block_diag
 
 from swallowtail.datasets import random_orthogonal
-from swallowtail.fitting.core.objectives import Alignment
+from swallowtail.fitting.core.alignment import Alignment
 from swallowtail.fitting.core.product import conjugate
 from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.methods.pairs import default_cycles, fit_pairs, givens_qr
@@ -40,7 +40,7 @@ def test_blocks_are_kept_apart():
     H = block_diag(*[synthetic(2, 1, seed) for seed in range(6)])
     fit = fit_pairs(H, 6)
     assert relative_error(H, fit) < 1e-7
-    assert sorted(map(tuple, fit.wiring.pairs.tolist())) == [(2 * k, 2 * k + 1) for k in range(6)]
+    assert sorted(map(sorted, fit.wiring.pairs.tolist())) == [[2 * k, 2 * k + 1] for k in range(6)]
 
 
 def test_enough_rotations_are_exact():
@@ -128,7 +128,7 @@ def test_quality(n_rotations, n_large, bar):
 
 def test_likelihood_target_is_better_on_held_out_data():
     gains = []
-    for seed in range(6):
+    for seed in range(12):
         generator = np.random.default_rng(seed)
         factor = generator.standard_normal((32, 4))
         truth = factor @ factor.T + np.diag(generator.uniform(0.05, 1.0, 32))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from swallowtail.fitting.core.groups import join, may_meet
 from swallowtail.fitting.core.product import MATRIX, compiled, inlined, rotate_rows
 
 LONGEST_TURN = 0.5  # radians: beyond it a second-order promise is worth little
+PIECE = 4e9  # multiply-adds of a product between two reports: about 0.1 s
 CANDIDATES = 4  # partners per row whose curvature is looked at
 
 
@@ -124,6 +126,17 @@ def _take(
     return taken[:m]
 
 
+def _product(A: np.ndarray, B: np.ndarray, report: Callable[[], None] | None) -> np.ndarray:
+    """A·B, some rows at a time if somebody wants to interrupt it."""
+    if report is None:
+        return np.asarray(A @ B)
+    out, step = np.empty((len(A), B.shape[1]), A.dtype), max(1, int(PIECE / B.size))
+    for row in range(0, len(A), step):
+        report()
+        np.matmul(A[row : row + step], B, out=out[row : row + step])
+    return out
+
+
 def newton_rotations(
     M: np.ndarray,
     B: np.ndarray,
@@ -135,6 +148,7 @@ def newton_rotations(
     label: np.ndarray,
     count: np.ndarray,
     size: int,
+    report: Callable[[], None] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rotations to put between A and B of Q = A·B, layer by layer, by their promise to second order.
 
@@ -146,6 +160,7 @@ def newton_rotations(
         n_rotations, threshold, target, floor: as in `core.growth.parallel_jacobi`.
         label, count, size: the group of each coordinate, how many each group has, and the most it may have;
             shape (n,), (n,). Groups that a rotation brings together are united; `core.groups.together` allows all.
+        report: called every now and then; it may raise to interrupt.
 
     Returns:
         pairs (K, 2) and angles (K,), K ≤ n_rotations.
@@ -153,9 +168,9 @@ def newton_rotations(
     pairs, angles, left = [np.zeros((0, 2), np.int64)], [np.zeros(0)], n_rotations
     single = B.astype(np.float32)  # enough to choose by, and twice as fast
     for _ in range(layers):
-        W = M.astype(np.float32) @ single
+        W = _product(M.astype(np.float32), single, report)
         rows = _row_sums(B, W, target, floor)
-        first = (B * rows.slope).astype(np.float32) @ W.T
+        first = _product((B * rows.slope).astype(np.float32), W.T, report)
         weight, partner, turn = _turns(M, B, W, first, rows, label, count, size)
         least = threshold * float(weight.max())
         taken = _take(np.argsort(-weight), weight, partner, least, left, label, count, size)

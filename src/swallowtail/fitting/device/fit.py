@@ -66,6 +66,8 @@ def fit_on_device(
         finish=EFFORTS[effort].finish if finish is None else finish,
         seed=seed,
         callback=callback,
+        polish=EFFORTS[effort].polish,
+        plan=EFFORTS[effort].plan,
     )
     wiring, angles = layered(objective.n, search.pairs, search.angles)
     d = objective.eigenvalues(search.pairs, search.angles)

@@ -18,6 +18,7 @@ from swallowtail.fitting.device.walks import Steps, by_kernels, rotate
 
 SCAN, ROW, PAIRS = 1024, 1024, 64  # columns or pairs that a program of the kernels takes at a time
 ALIGNED = 4  # int32 in 16 bytes: Triton compiles kernels for such addresses, and again for others
+NEAREST, ROWS = 40, 2048  # entries of a row that a matching may take; rows that are looked at together
 TIES = 1e-3  # weights that differ relatively by less count as equal, see `favour`
 
 
@@ -81,6 +82,35 @@ def grow_layers(
         pairs.append(chosen)
         k += len(chosen)
     return np.concatenate(pairs), np.arctan(torch.cat(tangents).cpu().numpy())
+
+
+def grow_matching(A: Residual, n_rotations: int, least: float) -> tuple[np.ndarray, np.ndarray]:
+    """A layer of disjoint pairs, largest entry first, that reaches as many coordinates as it can: A ← QᵀAQ in place."""
+    n, pieces = len(A.rest), []
+    for rows in A.rest.split(ROWS):  # no further n² numbers
+        found = rows.abs().topk(min(NEAREST, n - 1), dim=1)
+        pieces.append((found.values.double().cpu().numpy(), found.indices.cpu().numpy()))
+    weight, partner = (np.concatenate([piece[k] for piece in pieces]).ravel() for k in range(2))
+    order = np.argsort(-weight, kind="stable")
+    order = order[weight[order] ** 2 > least]
+    chosen = np.empty((min(n_rotations, n // 2), 2), np.int64)
+    count = _match(order // min(NEAREST, n - 1), partner[order], np.zeros(n, np.bool_), chosen)
+    chosen = chosen[:count]
+    return chosen, np.arctan(_turn(A, *_sent(chosen, A.rest.device)).cpu().numpy())
+
+
+@compiled
+def _match(first: np.ndarray, second: np.ndarray, taken: np.ndarray, chosen: np.ndarray) -> int:
+    m = 0
+    for k in range(len(first)):
+        i, j = min(first[k], second[k]), max(first[k], second[k])
+        if m == len(chosen):
+            break
+        if i != j and not taken[i] and not taken[j]:
+            taken[i] = taken[j] = True
+            chosen[m, 0], chosen[m, 1] = i, j
+            m += 1
+    return m
 
 
 def favour(i: Tensor, j: Tensor) -> Tensor:
@@ -177,21 +207,40 @@ def _newton_turns(M: Tensor, B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Of each row the best partner: its promise g²/|h|, the partner, and the turn g/|h|; see `core.newton`."""
     W = M @ B
     slope = 2.0 * (B * W).sum(0)
-    t, e, m = ((B * W) @ slope), ((B * B) @ slope), M.diagonal()
-    first = (B * slope) @ W.T
-    g = 2.0 * (first - first.T)
-    mixed = torch.outer(m, e)
-    promise = g * g / (2.0 * (mixed + mixed.T - t[:, None] - t).abs() + 1e-30)
-    promise.fill_diagonal_(-1.0)
+    sums = M.diagonal(), (B * W) @ slope, (B * B) @ slope
+    rows, steep = torch.arange(len(M), device=M.device), B * slope
+    parts = [_turns_of(piece, M, B, W, steep, slope, *sums) for piece in rows.split(ROWS)]
+    weight, partner, turn = (torch.cat([part[k] for part in parts]) for k in range(3))
+    return weight, partner, turn
+
+
+def _turns_of(
+    rows: Tensor,
+    M: Tensor,
+    B: Tensor,
+    W: Tensor,
+    steep: Tensor,
+    slope: Tensor,
+    m: Tensor,
+    t: Tensor,
+    e: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same for some rows: no further n² numbers."""
+    b, w = B[rows], W[rows]
+    g = 2.0 * (steep[rows] @ W.T - w @ steep.T)
+    known = m[rows, None] * e + e[rows, None] * m - t[rows, None] - t
+    promise = g * g / (2.0 * known.abs() + 1e-30)
+    at = torch.arange(len(rows), device=M.device)
+    promise[at, rows] = -1.0
     candidates = promise.topk(min(CANDIDATES, len(M) - 1), dim=1).indices
-    weight = torch.full_like(m, -1.0)
-    partner, turn = torch.zeros_like(candidates[:, 0]), torch.zeros_like(m)
-    rows = torch.arange(len(M), device=M.device)
+    weight = torch.full_like(b[:, 0], -1.0)
+    partner, turn = torch.zeros_like(candidates[:, 0]), torch.zeros_like(weight)
     for j in candidates.T:
-        steep = ((B * W[j] - B[j] * W) ** 2).sum(1) * 2.0
-        cross = (B * B[j]) @ slope
-        h = 4.0 * steep - 2.0 * (t + t[j]) + 2.0 * (m * e[j] + m[j] * e - 2.0 * M[rows, j] * cross)
-        gain, bend = g[rows, j], h.abs() + 1e-30
+        rates = ((b * W[j] - B[j] * w) ** 2).sum(1)
+        cross = (b * B[j]) @ slope
+        h = 8.0 * rates - 2.0 * (t[rows] + t[j])
+        h += 2.0 * (m[rows] * e[j] + m[j] * e[rows] - 2.0 * M[rows, j] * cross)
+        gain, bend = g[at, j], h.abs() + 1e-30
         better = gain * gain / bend > weight
         weight = torch.where(better, gain * gain / bend, weight)
         partner, turn = torch.where(better, j, partner), torch.where(better, gain / bend, turn)

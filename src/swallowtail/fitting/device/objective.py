@@ -10,9 +10,15 @@ import torch
 from torch import Tensor
 
 from swallowtail.fitting.core.curvature import LEAST
-from swallowtail.fitting.core.objectives import NEWTON_SHARE, Searched, place
+from swallowtail.fitting.core.objectives import NEWTON_SHARE, Built, Objective, Report, place
 from swallowtail.fitting.core.product import MATRIX
-from swallowtail.fitting.device.growth import Residual, conjugated, grow_layers, newton_layers
+from swallowtail.fitting.device.growth import (
+    Residual,
+    conjugated,
+    grow_layers,
+    grow_matching,
+    newton_layers,
+)
 from swallowtail.fitting.device.polish import Evaluate, lbfgs
 from swallowtail.fitting.device.walks import DERIVATIVES, GRADIENT, Steps, rotate, walk_back
 
@@ -23,7 +29,7 @@ LARGEST_THRESHOLD = (
 )
 
 
-class DeviceObjective(Searched):
+class DeviceObjective(Built):
     """The target "matrix" on one symmetric matrix, where it lies.
 
     Entries and products have H's precision, float32 or float64. Sums over columns are float64.
@@ -32,6 +38,8 @@ class DeviceObjective(Searched):
         H: symmetric, shape (n, n), float32 or float64; it is not changed.
     """
 
+    starts = Objective.starts
+
     def __init__(self, H: Tensor) -> None:
         largest = max(float(H.max()), -float(H.min()))
         self.scale = float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
@@ -39,6 +47,7 @@ class DeviceObjective(Searched):
         self.n, self.target = len(H), MATRIX
         self.norm2 = float(torch.linalg.vector_norm(self.H, dtype=torch.float64)) ** 2 or 1.0
         self.rounding = ROUNDING[H.dtype]
+        self._least = 1e-16 * self.rounding * self.norm2
 
     def residual(self, pairs: np.ndarray, angles: np.ndarray) -> Any:
         return Residual.of(conjugated(self.H, pairs, angles))
@@ -48,7 +57,23 @@ class DeviceObjective(Searched):
         return 1.0 - float(d @ d) / self.norm2
 
     def grow(self, A: Any, count: int, threshold: float, enough: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        return grow_layers(A, count, threshold, 1e-16 * self.rounding * self.norm2, enough)
+        return grow_layers(A, count, threshold, self._least, enough)
+
+    def begin(self, A: Any, start: str, count: int, enough: int) -> tuple[np.ndarray, np.ndarray]:
+        if start == "layers":
+            return grow_layers(A, count, 0.0, self._least, enough)
+        return grow_matching(A, count, self._least)
+
+    def in_front(
+        self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float, report: Report
+    ) -> tuple[np.ndarray, np.ndarray]:
+        report()
+        return newton_layers(self.H, self._product(pairs, angles), count, 1, threshold)
+
+    def behind(
+        self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return self.grow(self.residual(pairs, angles), count, threshold)
 
     def regrow(
         self,
@@ -66,7 +91,7 @@ class DeviceObjective(Searched):
             pairs = np.concatenate([pairs[:at], more, pairs[at:]])
             angles, count = np.concatenate([angles[:at], by, angles[at:]]), count - len(by)
         if count > 0:
-            more, by = self.grow(self.residual(pairs, angles), count, threshold)
+            more, by = self.behind(pairs, angles, count, threshold)
             pairs, angles = np.concatenate([pairs, more]), np.concatenate([angles, by])
         return pairs, angles
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from swallowtail.fitting.core.objectives import Alignment, Objective, Smooth
+from swallowtail.fitting.core.alignment import Alignment
+from swallowtail.fitting.core.objectives import Objective, Smooth
 from swallowtail.fitting.core.order import jacobi_angles, learned_order
 from swallowtail.fitting.core.product import MATRIX, conjugate, flat_pairs, permuted
 from swallowtail.fitting.core.records import AlignedFit, Callback, DenseFit, Stop

@@ -1,8 +1,8 @@
 """Pairs chosen from the data in rounds of small groups: the fit of `methods.pairs`, with a `Grouped` wiring.
 
-The same steps, with every rotation confined to its round's groups. Growth comes in two kinds, and which one suits a
-matrix shows after the polish only: both are tried. Cycles put new rotations anywhere in a round whose groups have room
-for them, and between rounds while there may be more of those.
+The same steps, with every rotation confined to its round's groups. A building begins with one round; each of its steps
+adds a round in front and one behind while there may be more of those, and joins the outer groups from then on. Cycles
+put new rotations anywhere in a round whose groups have room for them, and between rounds.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ from itertools import pairwise
 
 import numpy as np
 
-from swallowtail.fitting.core.confined import cluster, grow_clusters, grow_round
+from swallowtail.fitting.core.confined import grow_clustered, grow_round
 from swallowtail.fitting.core.groups import apart, meeting, round_starts
-from swallowtail.fitting.core.newton import newton_rotations
-from swallowtail.fitting.core.objectives import NEWTON_SHARE, Objective, place
-from swallowtail.fitting.core.product import MATRIX, layered, rotate_rows
-from swallowtail.fitting.core.records import Callback, DenseFit, Stop
-from swallowtail.fitting.core.search import POLISH, POLISH_TOLERANCE, STAGES, Search, State, search_pairs
+from swallowtail.fitting.core.moves import State
+from swallowtail.fitting.core.objectives import NEWTON_SHARE, Objective, Report, place
+from swallowtail.fitting.core.product import layered
+from swallowtail.fitting.core.records import Callback, DenseFit
+from swallowtail.fitting.core.search import search_pairs
 from swallowtail.fitting.methods.pairs import EFFORTS, default_cycles
 from swallowtail.wiring import Grouped
 
 # Fewer rounds are faster to apply: 8 cost a heat kernel 16 % of its angle, and MNIST nothing.
 SIZE, ROUNDS = 16, 16
-GROWTHS = ("pairs", "clusters")
 
 
 def fit_grouped(
@@ -61,59 +60,22 @@ def fit_grouped(
     """
     n = len(H)
     goal = -np.inf if target_error is None or target != "matrix" else target_error**2
-    grown, stopped = None, False
-    if resume is None or resume["stage"] in STAGES[: STAGES.index("cycle")]:  # both growths take little time
-        resume = None
-        grown, stopped = _grown(H, n_rotations, size, n_rounds, target, goal, callback, save)
-    best = (
-        grown
-        if stopped and grown is not None
-        else search_pairs(
-            Confined(H, target, n_rotations, size, n_rounds, GROWTHS[0])
-            if grown is None
-            else grown.objective,
-            n_rotations,
-            cycles=default_cycles(n, n_rotations, effort) if cycles is None else cycles,
-            finish=EFFORTS[effort].finish if finish is None else finish,
-            goal=goal,
-            seed=seed,
-            callback=callback,
-            save=save,
-            resume=resume,
-            grown=grown,
-        )
+    best = search_pairs(
+        Confined(H, target, size, n_rounds),
+        n_rotations,
+        cycles=default_cycles(n, n_rotations, effort) if cycles is None else cycles,
+        finish=EFFORTS[effort].finish if finish is None else finish,
+        goal=goal,
+        seed=seed,
+        callback=callback,
+        save=save,
+        resume=resume,
+        polish=EFFORTS[effort].polish,
+        plan=EFFORTS[effort].plan.limited(n),
     )
     wiring, angles = in_rounds(n, best.pairs, best.angles, size)
     d = Objective(H, target).eigenvalues(best.pairs, best.angles)
     return DenseFit(wiring, angles, d, best.history)
-
-
-def _grown(
-    H: np.ndarray,
-    n_rotations: int,
-    size: int,
-    n_rounds: int,
-    target: str,
-    goal: float,
-    callback: Callback | None,
-    save: Callable[[State], None] | None,
-) -> tuple[Search, bool]:
-    """The better one of both growths, polished, and whether the callback has stopped them."""
-    best: Search | None = None
-    stopped = False
-    for growth in GROWTHS:
-        if stopped:
-            break
-        objective = Confined(H, target, n_rotations, size, n_rounds, growth)
-        search = Search(objective, n_rotations, callback, save)
-        try:
-            search.grow(max(goal, objective.rounding), None)
-            search.polish(POLISH * 3, POLISH_TOLERANCE)
-        except (Stop, KeyboardInterrupt):
-            stopped = True
-        best = search if best is None or search.value < best.value else best
-    assert best is not None
-    return best, stopped
 
 
 def in_rounds(n: int, pairs: np.ndarray, angles: np.ndarray, size: int) -> tuple[Grouped, np.ndarray]:
@@ -135,24 +97,36 @@ def in_rounds(n: int, pairs: np.ndarray, angles: np.ndarray, size: int) -> tuple
 class Confined(Objective):
     """An `Objective` whose new rotations keep the sequence in ``n_rounds`` rounds of groups of at most ``size``."""
 
-    def __init__(
-        self, H: np.ndarray, target: str, n_rotations: int, size: int, n_rounds: int, growth: str
-    ) -> None:
-        super().__init__(H, target)
-        self.budget, self.size, self.n_rounds, self.growth = n_rotations, size, n_rounds, growth
-        self._least = 1e-32 * (self.norm2 if self.target == MATRIX else 1.0)
+    starts = ("pairs", "clusters")
 
-    def grow(
-        self, A: np.ndarray, count: int, threshold: float, enough: int = 0
-    ) -> tuple[np.ndarray, np.ndarray]:
-        done = self.budget - count  # of equal shares, one per round
-        share = next(s for r in range(self.n_rounds) if (s := self.budget * (r + 1) // self.n_rounds) > done)
+    def __init__(self, H: np.ndarray, target: str, size: int, n_rounds: int) -> None:
+        super().__init__(H, target)
+        self.size, self.n_rounds = size, n_rounds
+
+    def begin(self, A: np.ndarray, start: str, count: int, enough: int) -> tuple[np.ndarray, np.ndarray]:
+        if start == "pairs":
+            return self._grow_round(A, count, 0.0, *apart(self.n))
         label, sizes = apart(self.n)
-        if self.growth == "pairs":
-            return self._grow_round(A, share - done, threshold, label, sizes)
-        q = 1.0 if self.target == MATRIX else 1.0 / np.sqrt(np.maximum(np.diagonal(A), self.floor))
-        cluster((A * q * np.reshape(q, (-1, 1))) ** 2, self.size, label, sizes)
-        return grow_clusters(A, label, share - done, self.target, self.floor, self._least)
+        return grow_clustered(A, label, sizes, self.size, count, self.target, self.floor, self._least)
+
+    def in_front(
+        self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float, report: Report
+    ) -> tuple[np.ndarray, np.ndarray]:
+        groups = (*self._groups(pairs, 0), self.size)
+        return self.newton(pairs, angles, 0, count, 1, threshold, groups, report)
+
+    def behind(
+        self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return self._grow_round(self.residual(pairs, angles), count, threshold, *self._groups(pairs, -1))
+
+    def _groups(self, pairs: np.ndarray, which: int) -> tuple[np.ndarray, np.ndarray]:
+        """What new rotations may join outside a round: a round of their own, or its groups if there are too many."""
+        starts = round_starts(pairs, self.n, self.size)
+        if len(starts) <= self.n_rounds:
+            return apart(self.n)
+        here = slice(starts[0], starts[1]) if which == 0 else slice(starts[-2], starts[-1])
+        return meeting(pairs[here], self.n)
 
     def _grow_round(
         self, A: np.ndarray, count: int, threshold: float, label: np.ndarray, sizes: np.ndarray
@@ -171,18 +145,12 @@ class Confined(Objective):
         at = place(len(pairs), generator)
         if at < len(pairs):
             pairs, angles, groups = self._opened(pairs, angles, at)
-            M, B = self.residual(pairs[:at], angles[:at]), np.eye(self.n)
-            rotate_rows(B, pairs[at:], np.cos(angles[at:]), np.sin(angles[at:]), False)
             layers = max(1, int(NEWTON_SHARE * len(pairs) / self.n**2))
-            more, by = newton_rotations(
-                M, B, count, layers, threshold, self.target, self.floor, *groups, self.size
-            )
+            more, by = self.newton(pairs, angles, at, count, layers, threshold, (*groups, self.size))
             pairs = np.concatenate([pairs[:at], more, pairs[at:]])
             angles, count = np.concatenate([angles[:at], by, angles[at:]]), count - len(by)
-        if count > 0:  # the rest at the end, in a new round or in the groups of the last
-            starts = round_starts(pairs, self.n, self.size)
-            groups = meeting(pairs[starts[-2] :], self.n) if len(starts) > self.n_rounds else apart(self.n)
-            more, by = self._grow_round(self.residual(pairs, angles), count, threshold, *groups)
+        if count > 0:
+            more, by = self.behind(pairs, angles, count, threshold)
             pairs, angles = np.concatenate([pairs, more]), np.concatenate([angles, by])
         return pairs, angles
 

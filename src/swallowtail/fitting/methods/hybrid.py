@@ -19,9 +19,9 @@ import scipy
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
+from swallowtail.fitting.core.moves import FINISH
 from swallowtail.fitting.core.product import conjugate, flat_pairs
 from swallowtail.fitting.core.records import Callback, DenseFit, History, Stop
-from swallowtail.fitting.core.search import FINISH
 from swallowtail.fitting.methods.low_rank import LowRank, cut, diagonal_low_rank
 from swallowtail.fitting.methods.pairs import default_cycles, fit_pairs
 from swallowtail.wiring import Pairs
@@ -29,8 +29,8 @@ from swallowtail.wiring import Pairs
 SMALL = 128  # up to this n scouts take milliseconds: every rank is tried, with more turns
 SCOUTS, SCOUT_POLISH = (3, 2), 20  # turns of a scout, small n and large; L-BFGS iterations in each
 # Cycles will take this much off a scout's error if all of the budget goes into rotations, and less in proportion;
-# 0.2 to 0.4 on seven matrices.
-CYCLES_GAIN = 0.3
+# 0.1 to 0.3 on sixteen matrices.
+CYCLES_GAIN = 0.2
 CLOSE = 1.08  # an error this much above the least expected still gets long turns
 ROUNDS, SHARE = (3, 2), 4  # long turns; all but the last take a SHARE-th of the default cycles
 
