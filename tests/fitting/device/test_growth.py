@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from swallowtail.datasets import grid_kernel, random_orthogonal, random_symmetric
-from swallowtail.fitting.core.confined import grow_clustered
-from swallowtail.fitting.core.groups import apart, together
+from swallowtail.fitting.core.groups import together
 from swallowtail.fitting.core.growth import parallel_jacobi
+from swallowtail.fitting.core.matching import grow_matching as grow_matching_of_the_core
 from swallowtail.fitting.core.newton import newton_rotations
 from swallowtail.fitting.core.product import MATRIX
 from swallowtail.fitting.device import growth
@@ -49,8 +49,7 @@ def test_matchings_are_those_of_the_core(rows, monkeypatch):
     monkeypatch.setattr(growth, "ROWS", rows)
     A, B = H.copy(), Residual.of(torch.from_numpy(H.copy()))
     for most in (10**6, 11):
-        label, sizes = apart(40)
-        pairs, angles = grow_clustered(A, label, sizes, 2, most, MATRIX, 0.0, 0.0)
+        pairs, angles = grow_matching_of_the_core(A, most, MATRIX, 0.0, 0.0)
         got, by = grow_matching(B, most, 0.0)
         order, ours = np.argsort(pairs[:, 0]), np.argsort(got[:, 0])
         np.testing.assert_array_equal(got[ours], pairs[order])

@@ -110,27 +110,6 @@ def cluster(weights: np.ndarray, size: int, label: np.ndarray, count: np.ndarray
     _unite(label, count, i, j, size)
 
 
-def grow_clustered(
-    A: np.ndarray,
-    label: np.ndarray,
-    sizes: np.ndarray,
-    size: int,
-    n_rotations: int,
-    target: int,
-    floor: float,
-    least: float,
-) -> tuple[np.ndarray, np.ndarray]:
-    """One round in groups by the largest weights: `cluster`, then `grow_clusters`. With size 2 it is a matching.
-
-    Args:
-        label, sizes: groups to begin with; changed.
-        A, n_rotations, target, floor, least: as in `grow_clusters`.
-    """
-    q = 1.0 if target == MATRIX else 1.0 / np.sqrt(np.maximum(np.diagonal(A), floor))
-    cluster((A * q * np.reshape(q, (-1, 1))) ** 2, size, label, sizes)
-    return grow_clusters(A, label, n_rotations, target, floor, least)
-
-
 @compiled
 def _unite(label: np.ndarray, count: np.ndarray, i: np.ndarray, j: np.ndarray, size: int) -> None:
     for k in range(len(i)):
@@ -211,7 +190,7 @@ def _offer(
     for i in range(m):
         for j in range(m):
             B[i, j] = A[members[i], members[j]]
-    most = min(TURNS * m if m > 2 else m - 1, len(gains))  # of two, one rotation leaves nothing
+    most = min(TURNS * m, len(gains))
     for k in range(most):
         best, p, q = least, -1, -1
         for i in range(m):

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from swallowtail.fitting.core.confined import grow_clustered
 from swallowtail.fitting.core.curvature import derivatives, steps
-from swallowtail.fitting.core.groups import apart, together
+from swallowtail.fitting.core.groups import together
 from swallowtail.fitting.core.growth import parallel_jacobi
 from swallowtail.fitting.core.lbfgs import MEMORY, lbfgs
+from swallowtail.fitting.core.matching import grow_matching
 from swallowtail.fitting.core.newton import newton_rotations
 from swallowtail.fitting.core.product import (
     FLOOR,
@@ -223,7 +223,7 @@ class Objective(Smooth, Built):
     def begin(self, A: np.ndarray, start: str, count: int, enough: int) -> tuple[np.ndarray, np.ndarray]:
         if start == "layers":
             return parallel_jacobi(A, count, 0.0, self.target, self.floor, self._least, enough)
-        return grow_clustered(A, *apart(self.n), 2, count, self.target, self.floor, self._least)
+        return grow_matching(A, count, self.target, self.floor, self._least)
 
     def in_front(
         self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float, report: Report

@@ -12,11 +12,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from swallowtail.fitting.core.confined import grow_clustered, grow_round
+from swallowtail.fitting.core.confined import cluster, grow_clusters, grow_round
 from swallowtail.fitting.core.groups import apart, meeting, round_starts
 from swallowtail.fitting.core.moves import State
 from swallowtail.fitting.core.objectives import NEWTON_SHARE, Objective, Report, place
-from swallowtail.fitting.core.product import layered
+from swallowtail.fitting.core.product import MATRIX, layered
 from swallowtail.fitting.core.records import Callback, DenseFit
 from swallowtail.fitting.core.search import search_pairs
 from swallowtail.fitting.methods.pairs import EFFORTS, default_cycles
@@ -107,7 +107,9 @@ class Confined(Objective):
         if start == "pairs":
             return self._grow_round(A, count, 0.0, *apart(self.n))
         label, sizes = apart(self.n)
-        return grow_clustered(A, label, sizes, self.size, count, self.target, self.floor, self._least)
+        q = 1.0 if self.target == MATRIX else 1.0 / np.sqrt(np.maximum(np.diagonal(A), self.floor))
+        cluster((A * q * np.reshape(q, (-1, 1))) ** 2, self.size, label, sizes)
+        return grow_clusters(A, label, count, self.target, self.floor, self._least)
 
     def in_front(
         self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float, report: Report
