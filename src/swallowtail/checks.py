@@ -37,10 +37,10 @@ def short(number: int) -> str:
     return str(number) if digits < 20 else f"about {'−' if number < 0 else ''}10^{digits}"
 
 
-def choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
-    """Return ``value`` if it is one of ``allowed``."""
+def choice(name: str, value: Any, allowed: tuple[str, ...], besides: str = "") -> str:
+    """Return ``value`` if it is one of ``allowed``; ``besides`` says what else the caller takes."""
     if value not in allowed:
-        expected = f"one of {', '.join(map(repr, allowed))}"
+        expected = f"one of {', '.join(map(repr, allowed))}{besides}"
         near = difflib.get_close_matches(value, allowed, n=1) if isinstance(value, str) else []
         raise ArgumentError(name, expected, repr(value), f"try {(near or allowed)[0]!r}")
     return str(value)

@@ -109,9 +109,10 @@ class FitResult:
         label = f"angle of {self.angle_of}" + (" (estimate)" if self.estimated else "")
         _, low, high = self.angle_estimate
         interval = "unconfirmed" if high - low >= 180 else f"{low:.2f} … {high:.2f}"
+        products = f"{self.n_products} products, " if self.n_products else ""  # none where entries were read
         lines = [
             f"{self.method}: {label} {self.angle:.2f}° ({interval}), relative error "
-            f"{self.relative_error:.4f}, {self.seconds:.2f} s, {self.n_products} products, {self.status}",
+            f"{self.relative_error:.4f}, {self.seconds:.2f} s, {products}{self.status}",
             f"{'form':34s} {'angle':>7s} {'rel. error':>10s} {'floats':>9s} {'bytes':>10s} {'mult-adds':>10s}"
             "  equal",
         ]
