@@ -46,6 +46,11 @@ def choice(name: str, value: Any, allowed: tuple[str, ...], besides: str = "") -
     return str(value)
 
 
+def operator_in(value: Any) -> str:
+    """A hint where an operator was expected and ``value`` only holds one, as a fit or a layer does."""
+    return next((f"try its .{name}" for name in ("operator", "rotation") if hasattr(value, name)), "")
+
+
 def real_dtype(name: str, dtype: torch.dtype) -> torch.dtype:
     """Return ``dtype`` if the kernels can hold it."""
     if dtype not in REAL:
