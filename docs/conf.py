@@ -40,6 +40,9 @@ napoleon_use_ivar = True  # an attribute that is a property too is described onc
 default_role = "code"
 
 
+COLON = "\ue000"  # napoleon takes what stands before a colon in the first line of a property for its type
+
+
 def _escape(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Docstrings are plain text: a star or a bar in them is what it is, except in code."""
     for index, line in enumerate(lines):
@@ -48,8 +51,15 @@ def _escape(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[
         parts = line.split("``")
         parts[::2] = [part.replace("*", r"\*").replace("|", r"\|") for part in parts[::2]]
         lines[index] = "``".join(parts).replace(r"\*\*", "**")
+    if what == "property" and lines:
+        lines[0] = lines[0].replace(":", COLON)
+
+
+def _unescape(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    lines[:] = [line.replace(COLON, ":") for line in lines]
 
 
 def setup(app: Any) -> None:
-    """Before napoleon reads the docstrings."""
+    """Before and after napoleon reads the docstrings."""
     app.connect("autodoc-process-docstring", _escape, priority=400)
+    app.connect("autodoc-process-docstring", _unescape, priority=600)

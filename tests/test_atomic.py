@@ -124,7 +124,7 @@ def test_names_may_be_as_long_as_the_folder_takes(tmp_path):
 def test_folders_and_missing_folders_are_errors(tmp_path):
     with pytest.raises(OSError, match=r"[Dd]irectory"):
         put(tmp_path)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r"No such folder: '.*none'$"):
         put(tmp_path / "none" / "a")
 
 

@@ -8,13 +8,17 @@ import torch
 from swallowtail import (
     ArgumentError,
     Butterfly,
+    LowRank,
     Pairs,
     Rotation,
     SymmetricOperator,
     checks,
+    error_angle,
+    fit_symmetric,
     kernels,
     nn,
     ops,
+    save,
     select_backend,
     use_backend,
 )
@@ -67,6 +71,12 @@ BAD = [
     ("x a number", lambda: Q(torch.tensor(1.0)), ValueError, "x: expected the last axis to be n = 8, got shape \\(\\)"),
     ("x in columns", lambda: Q(torch.ones(8, 3)), ValueError, "x: expected the last axis .* got shape \\(8, 3\\); .* try x.mT"),
     ("@ of rows", lambda: Q @ torch.ones(3, 8), ValueError, "X: expected shape .* for @, got \\(3, 8\\); .* try the call form"),
+    ("solve of rows", lambda: (H + 1).solve(np.ones((3, 8))), ValueError, "B: expected shape .* for solve, got \\(3, 8\\); its rows have length n: try solve\\(B.mT\\).mT"),
+    ("solve of rows, with terms", lambda: (H + 1 + LowRank(x)).solve(torch.ones(3, 8)), ValueError, "B: expected shape .* for solve"),
+    ("one index", lambda: H[0], ValueError, "index: expected two indices, .*, got one, 0; try A\\[i, j\\]"),
+    ("a layer saved", lambda: save(nn.Rotate(8), "Q.safetensors"), TypeError, "operator: expected a Rotation, .* got Rotate; try its .rotation"),
+    ("a fit compared", lambda: error_angle(H, fit_symmetric(np.eye(8))), TypeError, "B: expected a matrix, .* got FitResult; try its .operator"),
+    ("wiring by name", lambda: nn.Rotate(wiring="butterfly"), TypeError, "wiring: expected a Butterfly, .* got 'butterfly'; try Butterfly\\(n\\)"),
     ("@ of another size", lambda: H @ torch.ones(7, 3), ValueError, "X: expected shape .* for @, got \\(7, 3\\)"),
     ("rows @", lambda: torch.ones(3, 7) @ H, ValueError, "expected the last axis to be n = 8, got shape \\(3, 7\\)"),
     ("NumPy of another size", lambda: H @ np.ones(7), ValueError, "expected the last axis to be n = 8, got shape \\(7,\\)"),
@@ -124,7 +134,7 @@ def test_an_unavailable_back_end_says_why():
         pytest.skip("here it is available")
     assert reasons["gpu"]
     with pytest.raises(
-        RuntimeError, match=r"back end 'gpu' was asked for but cannot run: .*try one of: cpu, reference"
+        RuntimeError, match=r"back end 'gpu' was asked for but cannot run: .*[^.]; try one of: cpu, reference"
     ):
         use_backend("gpu").__enter__()
     with pytest.raises(RuntimeError, match="'gpu' was asked for but cannot run"):

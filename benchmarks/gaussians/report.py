@@ -105,8 +105,8 @@ def _section(rows: list[Row]) -> list[str]:
         "Made by `python -m benchmarks.gaussians`. The data is dequantised MNIST: 4000 rows to fit, 1000 held out.",
         "Bits per pixel are measured on the held-out rows; less is better. Seconds are processor time of one thread;",
         "scoring takes 5000 rows. Every contender starts from the same clusters and runs to the same tolerance. Its",
-        "settings are chosen on a quarter of the 4000 rows (task `tuning`). K is the number of rotations, noise and",
-        "ridge are what was chosen, and steps are those of EM.",
+        "settings are chosen on a quarter of the 4000 rows (task `tuning`). Among the settings, K is the number of",
+        "rotations, terms are rank-one terms, noise and ridge are what was chosen, and steps are those of EM.",
         "",
     ]
     for task, title in (("single", "One Gaussian"), ("mixture", "Ten Gaussians")):
@@ -142,7 +142,7 @@ def _section(rows: list[Row]) -> list[str]:
             how = str(r["setting"]).split("; prior=")[0]
             lines.append("| " + " | ".join([r["method"], how, str(r["floats"]), *numbers]) + " |")
         lines.append("")
-    return [*lines, "### Bars", "", *[f"- {line}" for line in bars(rows)], ""]
+    return [*lines, "### Limits that we set ourselves", "", *[f"- {line}" for line in bars(rows)], ""]
 
 
 def _weak(rows: list[Row]) -> list[str]:
@@ -162,9 +162,9 @@ def _weak(rows: list[Row]) -> list[str]:
         lines.append(
             f"- One Gaussian alone scores outliers more harshly: at lowest {single['GivensCovariance']:,.0f}, "
             f"Ledoit-Wolf {single['Ledoit-Wolf']:,.0f}. Pixels that were always dark are the reason. A bound keeps "
-            "distances below three times those of OAS, and has its price in bits (gaussians/bound.py). It was chosen "
-            "with a look at these held-out rows, and on other splits the lowest score may be a little below three "
-            "times Ledoit-Wolf's."
+            "distances below three times those of OAS, and costs some bits (gaussians/bound.py). It was chosen with a "
+            "look at these held-out rows. On other splits the lowest score may be a little below three times "
+            "Ledoit-Wolf's."
         )
     for r in of(rows, "half"):
         lines.append(

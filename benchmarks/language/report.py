@@ -90,10 +90,10 @@ def page(rows: list[Row]) -> Iterator[str]:
     yield from (
         "## A language model", "",
         "Made by `python -m benchmarks.language`: a byte-level transformer on Python's own library sources, validation "
-        "loss in nats per byte. Every method runs with every rate of a grid of factors of two for one seed; the best "
-        "rate runs with the other seeds. Rates warm up and fall linearly to zero. Weight decay is 0, gradients are "
-        "clipped at norm 1. All else is each method's default. Muon takes the matrices inside the blocks, AdamW at "
-        "0.15 of its rate the rest.", "",
+        "loss in nats per byte. With one seed, every method tries the rates of a grid in factors of two. The best rate "
+        "then runs with the other seeds. Rates warm up and fall linearly to zero. Weight decay is 0, gradients are "
+        "clipped at norm 1. All else is each method's default. Muon takes the matrices inside the blocks; AdamW takes "
+        "the rest, at 0.15 of Muon's rate.", "",
     )  # fmt: skip
     for size in sizes(rows):
         if of(rows, "race", size):
@@ -118,8 +118,8 @@ def _race(rows: list[Row], size: str) -> Iterator[str]:
     device = next(r["hardware"] for mine in race.values() for r in mine)
     yield from (
         f"**{size} parameters, {np.median(seconds):.1f} seconds for each** ({device}), medians over "
-        f"{min(map(len, final.values()))} seeds. {ahead}. The number of steps is the time over that of a step, and the "
-        "schedule has that length.", "",
+        f"{min(map(len, final.values()))} seeds. {ahead}. A method takes as many steps as fit into that "
+        "time, and its schedule has that length.", "",
         "| | best rate | ms per step | steps | loss | least and largest |", "|---" * 6 + "|",
     )  # fmt: skip
     for method in ranked:
@@ -148,8 +148,8 @@ def _losses(rows: list[Row], size: str) -> Iterator[str]:
     untuned = f" At one rate only, which was best at equal time: {', '.join(given)}." if given else ""
     yield from (
         f"**{size} parameters, {last} steps** ({device}), medians over {seeds} seeds. Per step **{winner}** wins. "
-        f"{_equal_time(points, ms) if timed and not raced else ''}{adam:.3f} is AdamW's last loss; when a method comes "
-        "to it is taken from a straight line between points."
+        f"{_equal_time(points, ms) if timed and not raced else ''}{adam:.3f} is AdamW's last loss. When a method "
+        "reaches it is read from straight lines between the points."
         f"{untuned}{' Times on a CPU are processor time of one thread.' if size == '0.2 M' else ''}", "",
         f"| | best rate | loss at {last // 4} | at {last // 2} | at {last} | steps to {adam:.3f} | ms per step | "
         f"seconds to {adam:.3f} |",
@@ -172,7 +172,7 @@ def _gap(final: dict[str, float], last: int) -> str:
     share = (final["AdamW"] - final["GivensAdam"]) / (final["AdamW"] - final["SOAP"])
     met = "met" if share >= GAP_BAR else "not met"
     return (
-        f"Share of the gap from AdamW to SOAP per step, after {last}: {share:.2f} (bar ≥ {GAP_BAR}: {met})."
+        f"Share of the gap from AdamW to SOAP per step, after {last}: {share:.2f} (asked ≥ {GAP_BAR}: {met})."
     )
 
 
@@ -229,8 +229,8 @@ def _development(rows: list[Row]) -> Iterator[str]:
     yield from (
         "**Development runs on an H200**: 10 M parameters (width 512, three layers), 400 steps, one seed. They chose "
         "the groups, so they are no test of them. Rounds of groups ran as plain PyTorch operations, with a first fit "
-        'at the first step; "GivensAdam" is the kernels before its moments began anew in the first basis. Rates are as '
-        "they were applied: matrices in groups now move by twice the rate.", "",
+        'at the first step. "GivensAdam" ran on the kernels, before its moments began anew in the first basis. The '
+        "rates are those that were applied; today matrices in groups move by twice the rate you give.", "",
         "| | rate | loss |", "|---|---|---|",
     )  # fmt: skip
     for r in mine:

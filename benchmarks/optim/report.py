@@ -124,18 +124,18 @@ def _section(rows: list[Row]) -> Iterator[str]:
     yield from (
         "## Optimisers",
         "",
-        "Made by `python -m benchmarks.optim`, the last table by `python -m benchmarks.optim.gpu`. Numbers are medians",
-        "over five seeds that development did not use. Rows are in `benchmarks/results/optim-*.csv`, plots in",
+        "Made by `python -m benchmarks.optim`, unless a table names another command. Numbers are medians over five",
+        "seeds that development did not use. Rows are in `benchmarks/results/optim-*.csv`, plots in",
         "`benchmarks/results/optim`.",
         "",
     )
     if "lbfgs" in parts:
         yield from _table(
             rows, "lbfgs", "evaluations",
-            "**Gradients of the whole loss to a relative gap** of "
+            "**How many gradients of the whole loss** a method takes to close the gap. The gap is the loss less the "
+            "least loss known. It is closed when it is a small part of the gap at the start: from left to right "
             + ", ".join(f"{problem.gap:g}" for problem in DETERMINISTIC.values())
-            + ", from left to right. The gap is the loss less the least loss known, over what it was at the start. γI "
-            "is GivensLBFGS without a basis. Q = I and random Q are its ablations.",
+            + ". γI is GivensLBFGS without a basis. Q = I and random Q are its ablations.",
         )  # fmt: skip
     if "adam" in parts:
         yield from _table(
@@ -148,19 +148,19 @@ def _section(rows: list[Row]) -> Iterator[str]:
             rows,
             "adam",
             "seconds",
-            "Seconds of processor time for those 1000 steps:",
+            "**Seconds of processor time** for those 1000 steps.",
         )
     if "rates" in parts:
         yield from _rates(rows)
     if "newton" in parts:
         yield from _table(
             rows, "newton", "evaluations",
-            "**The paper's Algorithm 2**: gradients to a relative gap of 1e-6.",
+            "**The paper's Algorithm 2**: gradients until the gap is 1e-6 of that at the start.",
         )  # fmt: skip
     if "minibatch" in parts:
         yield from _table(
             rows, "minibatch", "loss",
-            "**Its minibatch modes**: training loss after 1000 gradients. SGD wins.",
+            "**Minibatch modes of Algorithm 2**: training loss after 1000 gradients. SGD wins.",
         )  # fmt: skip
     if "images" in parts:
         yield from _images(rows)
@@ -208,10 +208,11 @@ def _costs() -> Iterator[str]:
         return
     steps, evaluations = ([r for r in rows if r["part"] == part] for part in ("step", "evaluation"))
     yield from (
-        "**A training step on a CPU** (`python -m benchmarks.optim.cost`): microseconds on one thread with refits, "
-        "and the optimiser's own part of them. The quotients are GivensAdam's over Adam's. Matrices up to 64 × 64 take "
-        "a compiled step. Larger ones cost their products, four per step.", "",
-        "| | Adam, whole | step | GivensAdam, whole | step | quotient, whole | step |", "|---" * 7 + "|",
+        "**A training step on a CPU** (`python -m benchmarks.optim.cost`): microseconds on one thread, refits "
+        'included. "whole" is the training step, "own" the optimiser\'s part of it. The last two columns are '
+        "GivensAdam's times over Adam's. Matrices up to 64 × 64 take a compiled step. Larger ones cost their products, "
+        "four per step.", "",
+        "| | Adam, whole | own | GivensAdam, whole | own | ratio, whole | own |", "|---" * 7 + "|",
     )  # fmt: skip
     for problem in dict.fromkeys(r["problem"] for r in steps):
         adam, ours = ([float(r[k]) for k in ("whole", "step")] for r in steps if r["problem"] == problem)
@@ -219,7 +220,7 @@ def _costs() -> Iterator[str]:
         yield f"| {problem} | " + " | ".join([*(f"{x:.0f}" for x in (*adam, *ours)), *quotients]) + " |"
     yield from (
         "", "**An evaluation on a CPU**: microseconds that a solver adds to the function's own.", "",
-        "| | L-BFGS-B | GivensLBFGS | quotient |", "|---" * 4 + "|",
+        "| | L-BFGS-B | GivensLBFGS | ratio |", "|---" * 4 + "|",
     )  # fmt: skip
     for problem in dict.fromkeys(r["problem"] for r in evaluations):
         scipy, ours = (float(r["step"]) for r in evaluations if r["problem"] == problem)
@@ -250,7 +251,8 @@ def _table(rows: list[Row], part: str, what: str, title: str) -> Iterator[str]:
     """Problems across, methods down; the best of each problem bold."""
     counts = Counter((r["problem"], r["method"]) for r in rows if r["part"] == part).values()
     if min(counts) < 5:
-        title += f" Medians over {min(counts)} to {max(counts)} seeds."
+        seeds = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+        title += f" Medians over {seeds} seeds."
     problems, methods = (
         dict.fromkeys(r[k] for r in rows if r["part"] == part) for k in ("problem", "method")
     )

@@ -56,6 +56,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         return
     if old is not None and not os.access(target, os.W_OK):
         raise PermissionError(13, "Permission denied (the file is read-only)", str(path))
+    if not target.parent.exists():  # else the error would name the temporary file
+        raise FileNotFoundError(2, "No such folder", str(target.parent))
     sweep(target.parent)
     made = list[Path]()  # named here before they are created: Ctrl-C may come between two lines
     try:

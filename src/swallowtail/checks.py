@@ -37,13 +37,18 @@ def short(number: int) -> str:
     return str(number) if digits < 20 else f"about {'−' if number < 0 else ''}10^{digits}"
 
 
-def choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
-    """Return ``value`` if it is one of ``allowed``."""
+def choice(name: str, value: Any, allowed: tuple[str, ...], besides: str = "") -> str:
+    """Return ``value`` if it is one of ``allowed``; ``besides`` says what else the caller takes."""
     if value not in allowed:
-        expected = f"one of {', '.join(map(repr, allowed))}"
+        expected = f"one of {', '.join(map(repr, allowed))}{besides}"
         near = difflib.get_close_matches(value, allowed, n=1) if isinstance(value, str) else []
         raise ArgumentError(name, expected, repr(value), f"try {(near or allowed)[0]!r}")
     return str(value)
+
+
+def operator_in(value: Any) -> str:
+    """A hint where an operator was expected and ``value`` only holds one, as a fit or a layer does."""
+    return next((f"try its .{name}" for name in ("operator", "rotation") if hasattr(value, name)), "")
 
 
 def real_dtype(name: str, dtype: torch.dtype) -> torch.dtype:

@@ -51,7 +51,7 @@ def save(operator: AnyOperator, path: str | os.PathLike[str]) -> None:
         OSError: the file cannot be written.
     """
     if not isinstance(operator, AnyOperator):
-        raise ArgumentError("operator", _KINDS, type(operator).__name__)
+        raise ArgumentError("operator", _KINDS, type(operator).__name__, checks.operator_in(operator))
     header, tensors = pack(operator)
     write(path, tensors, {"swallowtail": json.dumps({**header, "format": FORMAT})})
 

@@ -39,7 +39,7 @@ def as_product(name: str, A: Any) -> Product:
     if callable(A):
         return Product(_checked(name, _Function(A)), None, None)
     expected = "a matrix, something with @ or a function of columns (n, k)"
-    hint = "try numpy.load on it" if isinstance(A, (str, Path)) else ""
+    hint = "try numpy.load on it" if isinstance(A, (str, Path)) else checks.operator_in(A)
     raise ArgumentError(name, expected, type(A).__name__, hint)
 
 

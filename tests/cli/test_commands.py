@@ -67,7 +67,7 @@ def test_info_counts_the_bytes_of_the_file(dtype, size, tmp_path, capsys):
     operator = st.SymmetricOperator(rotation, torch.ones(8)).to(dtype=getattr(torch, dtype))
     st.save(operator, tmp_path / "h.safetensors")
     assert main(["info", str(tmp_path / "h.safetensors")]) == 0
-    assert f"bytes          {size * (12 + 8)}\n" in capsys.readouterr().out
+    assert f"bytes in file  {size * (12 + 8)}\n" in capsys.readouterr().out
 
 
 def test_hybrid_fits_are_described_and_inverted(tmp_path, capsys):

@@ -19,6 +19,19 @@ def test_a_budget_is_kept(tmp_path, capsys):
     assert stored <= 70 or np.ptp(operator.symmetric.eigenvalues.numpy()) == 0
 
 
+def test_a_bare_number_lacks_a_unit(tmp_path, capsys):
+    source = write(tmp_path / "H.npy", st.random_symmetric(20, 2, 0))
+    assert main(["fit", source, "--budget", "70", "--quiet"]) == 1
+    assert "got '70'; try floats:70" in capsys.readouterr().err
+
+
+def test_rows_lack_an_option(tmp_path, capsys):
+    rows = write(tmp_path / "rows.npy", np.random.default_rng(0).standard_normal((30, 5)))
+    assert main(["fit", rows, "--quiet"]) == 1
+    assert "got shape (30, 5); try --samples if its rows are samples" in capsys.readouterr().err
+    assert main(["fit", rows, "--quiet", "--samples"]) == 0
+
+
 def test_a_hint_is_in_the_words_of_the_command(tmp_path, capsys):
     source = write(tmp_path / "H.npy", st.random_symmetric(20, 2, 0))
     assert main(["fit", source, "--budget", "floats:7", "--quiet"]) == 1

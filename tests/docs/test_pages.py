@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -39,3 +41,12 @@ def test_links_lead_somewhere(page):
         if target.startswith(("http://", "https://", "#")):
             continue
         assert (page.parent / target.partition("#")[0]).exists(), f"{name(page)} links to {target}"
+
+
+@pytest.mark.parametrize("module", ["swallowtail", "swallowtail.nn", "swallowtail.optim"])
+def test_every_public_name_is_in_the_reference(module):
+    pages = "\n".join(page.read_text(encoding="utf8") for page in (DOCS / "api").glob("*.md"))
+    listed = {path.rpartition(".")[2] for path in re.findall(r"^\.\. auto\w+:: (\S+)$", pages, re.M)}
+    package = import_module(module)
+    subpackages = {name for name in package.__all__ if isinstance(getattr(package, name), ModuleType)}
+    assert set(package.__all__) - subpackages <= listed

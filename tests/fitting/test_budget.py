@@ -125,7 +125,8 @@ def test_from_products_the_budget_buys_rotations():
     ("budget", "match"),
     [
         ("flops", "expected one of 'floats', 'bytes', 'multiply_adds', 'time'"),
-        (120, "a tuple of it and an amount"),
+        (120, r"a tuple of it and an amount, got 120; try `budget=\('floats', 120\)`"),
+        (True, "got True; try `budget='floats'`"),
         (("floats", -1), "expected a number > 0"),
         (("floats", 100.5), "a whole number of floats"),
         (

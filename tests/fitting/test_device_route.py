@@ -28,7 +28,7 @@ def test_the_result_is_like_that_of_a_cpu(monkeypatch):
         np.linalg.norm(dense - H.double().numpy()) / np.linalg.norm(H), rel=1e-3
     )
     assert "On a GPU no rival but" in result.message
-    assert "at equal floats (192): c·I + rank 4" in result.message
+    assert "at equal floats (192) against c·I + rank 4" in result.message
     monkeypatch.setattr(inputs, "on_a_gpu", lambda H: False)
     other = fit_symmetric(H, method="pairs", cycles=8)
     assert result.angle < 1.1 * other.angle

@@ -65,6 +65,15 @@ def test_the_likelihood_is_judged_by_nats():
     assert not any("entries" in name or "band" in name for name in names)
 
 
+def test_a_singular_covariance_has_no_density():
+    S = np.diag([1.0, 2.0, 3.0, 0.0])  # a column that never changes
+    S[0, 1] = S[1, 0] = 0.5
+    result = fit_symmetric(S, target="likelihood")
+    assert result.score == np.inf
+    assert "H is singular; try H + epsilon·I, or GivensCovariance" in result.message
+    assert "singular" not in fit_symmetric(S + np.eye(4), target="likelihood").message
+
+
 def test_the_inverse_is_judged_on_the_inverse():
     A = st.random_symmetric(24, 5, 0) + 3 * np.eye(24)
     result = fit_symmetric(A, target="inverse")

@@ -49,7 +49,12 @@ def add_commands(commands: Any) -> None:
         help="what the operator may cost, such as floats:4704: floats, bytes, multiply_adds or time (seconds of a "
         "product with 256 vectors); without an amount, as much as the default rotations cost",
     )
-    fit.add_argument("--target", choices=request.TARGETS, default="matrix")
+    fit.add_argument(
+        "--target",
+        choices=request.TARGETS,
+        default="matrix",
+        help="what is to be close: the matrix (the default), its inverse, or the density of data with this covariance",
+    )
     fit.add_argument("--symmetrize", action="store_true", help="fit (H + Hᵀ)/2")
     fit.set_defaults(run=_fit)
     rotation = commands.add_parser(
@@ -57,7 +62,7 @@ def add_commands(commands: Any) -> None:
     )
     rotation.add_argument("matrix", type=Path, help="the file, or - for what is piped in")
     _add_shared(rotation, request.METHODS["rotation"])
-    rotation.set_defaults(run=_fit_rotation)
+    rotation.set_defaults(run=_fit_rotation, samples=None)  # rows of samples have no rotation
 
 
 def _add_shared(fit: argparse.ArgumentParser, methods: tuple[str, ...]) -> None:
@@ -77,13 +82,24 @@ def _add_shared(fit: argparse.ArgumentParser, methods: tuple[str, ...]) -> None:
         metavar="DEGREES",
         help="stop at this quality, with as few rotations as it takes; --rotations is then the most there may be",
     )
-    fit.add_argument("--depth", type=int, default=1)
-    fit.add_argument("--wiring", choices=("auto", "butterfly", "pairs", "grouped"), default="auto")
-    fit.add_argument("--method", choices=methods, default="auto")
-    fit.add_argument("--effort", choices=request.EFFORTS, default="default")
-    fit.add_argument("--seconds", type=float, help="stop then, keep the best so far")
+    fit.add_argument("--depth", type=int, default=1, help="of a butterfly, and of the default --rotations; 1")
+    fit.add_argument(
+        "--wiring",
+        choices=("auto", "butterfly", "pairs", "grouped"),
+        default="auto",
+        help="which coordinates meet: a fixed butterfly, pairs chosen from the matrix, or those in rounds of groups; "
+        "auto keeps the best",
+    )
+    fit.add_argument("--method", choices=methods, default="auto", help="one algorithm; auto chooses")
+    fit.add_argument(
+        "--effort",
+        choices=request.EFFORTS,
+        default="default",
+        help="quick saves time, best takes eight times it",
+    )
+    fit.add_argument("--seconds", type=float, help="stop after so many, and keep the best so far")
     fit.add_argument("--checkpoint", type=Path, help="continue from this file after Ctrl-C or a kill")
-    fit.add_argument("--seed", type=int, default=0)
+    fit.add_argument("--seed", type=int, default=0, help="of everything random; 0")
     fit.add_argument("--plot", type=Path, help="draw history and spectrum to this file")
     fit.add_argument("--quiet", action="store_true", help="no progress")
 
@@ -99,7 +115,6 @@ def _fit(options: argparse.Namespace) -> int:
 def _fit_rotation(options: argparse.Namespace) -> int:
     from swallowtail import fit_rotation
 
-    options.samples = False
     return _run(options, fit_rotation)
 
 
@@ -112,6 +127,9 @@ def _run(options: argparse.Namespace, fit: Callable[..., Any]) -> int:
     if options.checkpoint is not None:
         check_outputs("--checkpoint", [options.checkpoint], (), options.matrix, *options.output)
     matrix = read_array(options.matrix)
+    if matrix.ndim == 2 and matrix.shape[0] != matrix.shape[1] and options.samples is False:
+        hint = "try --samples if its rows are samples"
+        raise ArgumentError(str(options.matrix), "a square matrix", f"shape {matrix.shape}", hint)
     watched = sys.stderr.isatty()
     try:
         result = fit(

@@ -50,7 +50,9 @@ def _info(options: argparse.Namespace) -> None:
         "wiring": rotation.wiring,
         "dtype": str(operator.dtype).removeprefix("torch."),
         "floats": count_floats(operator),
-        "bytes": sum(tensor.numel() * tensor.element_size() for tensor in tensors),  # as they lie in the file
+        "bytes in file": sum(
+            tensor.numel() * tensor.element_size() for tensor in tensors
+        ),  # a fit counts float32
         "multiply-adds": f"{operator.multiply_adds} (dense: {operator.n**2})",
     }
     if isinstance(operator, HybridOperator):

@@ -15,14 +15,15 @@ def budget_of(text: str) -> str | tuple[str, float]:
     ('time', ('floats', 4704.0))
     """
     unit, colon, amount = text.partition(":")
+    expected = "a unit, or one and a number"
     if not colon:
+        if text.isdecimal():
+            raise ArgumentError("--budget", expected, repr(text), f"try floats:{text}")
         return unit
     try:
         return unit, float(amount)
     except ValueError:
-        raise ArgumentError(
-            "--budget", "a unit, or one and a number", repr(text), "try floats:4704"
-        ) from None
+        raise ArgumentError("--budget", expected, repr(text), "try floats:4704") from None
 
 
 def check_plot(path: Path) -> None:

@@ -103,7 +103,9 @@ class Budget(NamedTuple):
         unit, amount = budget if named else (budget, None)
         if not isinstance(unit, str):
             expected = f"one of {', '.join(map(repr, UNITS))}, or a tuple of it and an amount"
-            raise ArgumentError("budget", expected, repr(budget), "try `budget='floats'`")
+            amount = isinstance(budget, (int, float)) and not isinstance(budget, bool) and budget > 0
+            example = f"('floats', {budget})" if amount else "'floats'"
+            raise ArgumentError("budget", expected, repr(budget), f"try `budget={example}`")
         checks.choice("budget", unit, UNITS)
         if named:
             amount = checks.number("budget", amount, above=0)

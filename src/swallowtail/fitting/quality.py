@@ -26,6 +26,7 @@ HURRIED = 32  # x for an angle where time is up: a product with H takes a few hu
 NOT_MEASURED = "Rivals were not measured, as the fit was stopped."
 ONLY_LOW_RANK = "With effort='quick', only forms of low rank were compared."
 TIME_IS_UP = "Rivals were not measured, as time was up when the fit was done."
+SINGULAR = "A Gaussian with this covariance has no density, as H is singular; try H + epsilon·I, or GivensCovariance."
 EXACT = 1e-6  # relative error below which the matrix is the product
 
 
@@ -64,6 +65,7 @@ def of_symmetric(H: np.ndarray, fitted: Fitted, sparse: Any, judged: rival_forms
     except Stop:
         return known._replace(notes=[TIME_IS_UP])
     notes = [rival_forms.verdict(angle.value if score is None else score, cost, found, model, unit)]
+    notes += [SINGULAR] if score == np.inf else []
     notes += [ONLY_LOW_RANK] if care is Care.CHEAP and judged.target == "matrix" else []
     notes += suggestions(H, judged.name) if judged.target == "matrix" and sparse is None else []
     if sparse is not None:

@@ -73,7 +73,7 @@ class Request:
     def __post_init__(self) -> None:
         """Check each argument by itself."""
         if self.target != "rotation" and not callable(self.target):
-            checks.choice("target", self.target, TARGETS)
+            checks.choice("target", self.target, TARGETS, ", or a function of the eigenvalues")
         checks.choice("method", self.method, METHODS[self.kind])
         checks.choice("effort", self.effort, EFFORTS)
         checks.integer("depth", self.depth, at_least=1)

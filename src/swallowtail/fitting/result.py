@@ -59,30 +59,46 @@ class Quality(NamedTuple):
 class FitResult:
     """The record of a fit. ``print(result)`` shows it as a table.
 
-    ``angle`` and ``relative_error`` compare f(H) with its approximation, where f is what the fit's ``target``
-    makes close: H itself for "matrix" and "likelihood", H⁻¹ for "inverse", R for a rotation, or a function of yours.
-    ``angle_of`` names it. ``operator`` approximates H (or R), and for "inverse" it is ``operator.inverse()`` that was
-    measured. Only for a function of yours is ``operator`` f(H) itself: its eigenvalues are the best for f(H), and f
-    need not have an inverse. H in the same basis is ``of_H``.
+    The angle and the error are those of what the fit's target makes close, called f(H) here: H for "matrix" and
+    "likelihood", H⁻¹ for "inverse", R for a rotation, f(H) for a function of yours. ``angle_of`` names it.
+
+    Attributes:
+        operator: what was fitted. A `SymmetricOperator` or a `HybridOperator`; of `fit_rotation`, a `Rotation` or a
+            `SignedRotation`. It approximates H, and for "inverse" its `inverse()` was measured. For a function of
+            yours it is f(H) itself.
+        of_H: the operator for H. For a function of yours: the same rotation with H's own eigenvalues in it,
+            dᵢ = qᵢᵀHqᵢ, which are estimates where there are only products. For other targets it is ``operator``.
+        angle_estimate: the angle with its 95 % confidence interval, 0 to 180 where nothing independent was measured.
+        relative_error: ‖f(H) − f(operator)‖_F / ‖f(H)‖_F.
+        estimated: whether angle and error come from few products instead of H's entries.
+        rivals: the plain alternatives, each with a name, an angle, an error and its costs.
+        message: at which budgets the fit won, tied and lost, and what else is worth knowing.
+        status: "converged", "exact", "budget", "time", "interrupted" or "stopped".
+        method: which algorithm gave the operator.
+        target: "matrix", "inverse", "likelihood", "function" or "rotation".
+        score: what the target is judged by, lower is better: the angle, or nats per dimension for "likelihood".
+        n_products: columns that H was multiplied with; 0 if its entries were read.
+        seconds: how long the fit took, without compilation.
+        history: (stage, rotations, objective) after every step, the best so far.
+        time: seconds of a product by the model of times; None where there is no model.
+        time_source: of that model: "not calibrated", or when this machine was calibrated.
     """
 
-    operator: Any  # a SymmetricOperator or HybridOperator; of fit_rotation, a Rotation or a SignedRotation
-    angle_estimate: Estimate  # degrees, 95 % confidence; 0 to 180 where nothing independent was measured
-    relative_error: float  # ‖f(H) − f(operator)‖_F / ‖f(H)‖_F
-    n_products: int  # columns H was multiplied with; 0 if its entries were read
+    operator: Any
+    angle_estimate: Estimate
+    relative_error: float
+    n_products: int
     seconds: float
-    history: History  # (stage, rotations, objective), best so far
-    status: str  # "converged", "exact", "budget", "time", "interrupted", "stopped"
+    history: History
+    status: str
     message: str
-    method: str  # which algorithm gave the operator
-    target: str  # "matrix", "inverse", "likelihood", "function", or "rotation"
-    estimated: bool = False  # angle and error come from few products, not from H's entries
+    method: str
+    target: str
+    estimated: bool = False
     rivals: list[Rival] = field(default_factory=list)
-    score: float = 0.0  # what the target is judged by, lower is better: the angle, or nats per dimension
-    time: float | None = None  # modelled seconds of a product; None where no model was asked
-    time_source: str = ""  # of the model: "not calibrated", or when this machine was calibrated
-    # The operator for H: with target f, the same rotation and H's own eigenvalues in it, dᵢ = qᵢᵀHqᵢ, estimates where
-    # there are only products. For other targets the operator itself.
+    score: float = 0.0
+    time: float | None = None
+    time_source: str = ""
     of_H: Any = None
 
     @property
@@ -109,9 +125,10 @@ class FitResult:
         label = f"angle of {self.angle_of}" + (" (estimate)" if self.estimated else "")
         _, low, high = self.angle_estimate
         interval = "unconfirmed" if high - low >= 180 else f"{low:.2f} … {high:.2f}"
+        products = f"{self.n_products} products, " if self.n_products else ""  # none where entries were read
         lines = [
             f"{self.method}: {label} {self.angle:.2f}° ({interval}), relative error "
-            f"{self.relative_error:.4f}, {self.seconds:.2f} s, {self.n_products} products, {self.status}",
+            f"{self.relative_error:.4f}, {self.seconds:.2f} s, {products}{self.status}",
             f"{'form':34s} {'angle':>7s} {'rel. error':>10s} {'floats':>9s} {'bytes':>10s} {'mult-adds':>10s}"
             "  equal",
         ]

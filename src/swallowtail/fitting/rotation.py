@@ -41,20 +41,20 @@ def fit_rotation(
             columns (n, k); or a tuple of samples (X, Y = RX), each (n, m).
         n: dimension, needed for a plain function.
         n_rotations: the budget K; by default n⌈lg n⌉/2 · depth, the paper's.
-        wiring: "auto" fits the forms that make sense at this budget and keeps the best; "butterfly"; "pairs"
-            (chosen from R); "grouped", the same rotations in rounds of groups (see `Rotation.grouped`); or a wiring
-            to use.
+        wiring: "auto" fits the forms that make sense at this budget and keeps the best. "pairs" are chosen from R.
+            "grouped" has the same rotations in rounds of groups (see `Rotation.grouped`). "butterfly", or a wiring
+            of your own, is fixed.
         depth: of the butterfly, and of the default budget.
-        method: "auto"; "recovery" (R exactly a butterfly), "butterfly" or "pairs" to insist on one; "sgd" for
-            the paper's L′, which takes further options, see `fitting.methods.sgd.fit_sgd`.
+        method: "auto" chooses. "recovery" (R exactly a butterfly), "butterfly" and "pairs" insist on one. "sgd"
+            lowers the paper's L′, with the options of `fitting.methods.sgd.fit_sgd`.
         max_products: hard limit on products when R is not given by its entries. If it is n or more, or absent
             and n ≤ 1024, R is read off entirely; otherwise it is learned by "sgd".
-        max_seconds: stop then and keep the best so far. Within a few tenths of a second where the work comes in steps;
-            one product of your function, one inverse, or one gradient of a very large fit is not cut in two.
+        max_seconds: stop then and keep the best so far. It holds to a few tenths of a second where the work comes in
+            steps; one product of your function, one inverse, or one gradient of a very large fit is not cut in two.
         target_angle: stop at this quality, in degrees, with as few rotations as it takes.
-        effort: "quick" takes about a quarter of the default's time; on the matrices it was tried on, its angle is 9 %
-            larger on average and 17 % at most. "best" takes about eight times as long. Pairs, groups and butterflies
-            follow it.
+        effort: "quick" takes about a quarter of the default's time. On the matrices it was tried on, its angle is 9 %
+            larger on average and 17 % at most. "best" takes about eight times as long. Only pairs, groups and
+            butterflies follow it.
         checkpoint: a path; a fit that was killed, interrupted or out of time continues from it, if called again
             with the same arguments, to the answer of an undisturbed run. "sgd" starts again.
         seed: of everything random.

@@ -40,45 +40,51 @@ def fit_symmetric(
     """Fit H ≈ Q D Qᵀ with Q a product of ``n_rotations`` Givens rotations.
 
     Args:
-        H: a dense tensor, array or DataFrame (its names do not matter); a matrix on a GPU is fitted there, on chosen
-            pairs, from n = 512 on; a scipy sparse matrix; anything with ``@`` on columns (a scipy LinearOperator, an
-            operator of linear_operator, curvlinops, PyLops, or of this package); a function of columns, NumPy (n, k)
-            in float64; or a tuple of samples (X, Y = HX), each (n, m).
+        H: one of
+
+            - a dense tensor, array or DataFrame; a matrix on a GPU is fitted there, on chosen pairs, from n = 512 on,
+            - a scipy sparse matrix,
+            - anything with ``@`` on columns: a scipy LinearOperator, an operator of linear_operator, curvlinops or
+              PyLops, or one of this package,
+            - a function of columns, NumPy (n, k) in float64,
+            - a tuple of samples (X, Y = HX), each (n, m).
         n: dimension, needed for a plain function.
         n_rotations: the number of rotations K; by default n⌈lg n⌉/2 · depth, the paper's.
-        budget: what the operator may cost, in your own unit: "floats" stored, "bytes", "multiply_adds" of a product, or
-            "time", the seconds of a product with 256 vectors on one CPU thread (16384 on a GPU) in H's dtype, on H's
-            device. By itself it means as much as the default n_rotations cost; ("floats", 4704) gives the amount. The
-            best of a family is returned: rotations, a diagonal and rank-one terms, from no rotations, c·I + low rank
-            and a diagonal + low rank, to no terms. Times come from a model: `swallowtail warmup --calibrate`, or
+        budget: what the operator may cost: "floats" stored, "bytes", "multiply_adds" of a product, or "time". Alone,
+            such a unit means as much as the default n_rotations cost; ("floats", 4704) gives the amount. The fit
+            returns the best form at that price, of rotations, a diagonal and rank-one terms; c·I + low rank and a
+            diagonal + low rank are among them. "time" is in seconds of a product with 256 vectors on one CPU thread
+            (16384 on a GPU), in H's dtype on H's device. It comes from a model: `swallowtail warmup --calibrate`, or
             `fitting.timing.calibrate`, measures this machine; until then a table that comes with the package serves.
             Not with n_rotations or target_angle.
-        wiring: "auto" fits the forms that make sense at this budget and keeps the best; "butterfly"; "pairs"
-            (chosen from the data); "grouped", the same rotations in rounds of groups (see `Rotation.grouped`); or
-            a `Butterfly` to use.
+        wiring: "auto" fits the forms that make sense at this budget and keeps the best. "pairs" are chosen from the
+            data. "grouped" has the same rotations in rounds of groups (see `Rotation.grouped`). "butterfly", or a
+            `Butterfly` of your own, is fixed.
         depth: of the butterfly, and of the default budget.
-        method: "auto"; "pairs", "butterfly", "recovery" or "products" to insist on one; "grouped" for pairs in few
-            rounds of groups (``size=``, ``n_rounds=``), mostly some per cent less accurate than "pairs"; "hybrid"
-            for rotations and a few rank-one terms of the same work, a `HybridOperator` (``rank=`` says how many);
-            "sgd" for the paper's Algorithm 1, which takes further options, see `fitting.methods.sgd.fit_sgd`.
-        target: "matrix" makes Q D Qᵀ close to H in Frobenius norm; "inverse" makes its inverse close to H⁻¹,
-            and the result's angle is that of H⁻¹; "likelihood" makes it the best covariance for Gaussian data with
-            sample covariance H. A function of the tensor of eigenvalues, ``lambda d: torch.exp(-d)``, makes Q D Qᵀ
-            close to f(H): the result's operator is f(H), its angle that of f(H), and ``result.of_H`` has H's own
-            eigenvalues in the same basis. A small angle on H is not a small angle on f(H): on a sensor graph 2.1° on
-            its Laplacian L became 7.3° on exp(−L). From products, the inverse and functions are those of the
-            completion of H, which costs no further products; some are kept to measure it, by Lanczos (conjugate
-            gradients, for the inverse). H has to be positive definite then for "inverse". A sparse H is factorised if
-            its band is narrow.
+        method: "auto" chooses. "pairs", "butterfly" and "recovery" insist on one. "grouped" takes pairs in few rounds
+            of groups (``size=``, ``n_rounds=``), mostly some per cent less accurate than "pairs". "hybrid" takes
+            rotations and a few rank-one terms of the same work (``rank=`` says how many); the result is a
+            `HybridOperator`. "sgd" is the paper's Algorithm 1, with the options of `fitting.methods.sgd.fit_sgd`.
+            "products" fits pairs from few products; where all entries are known it is "pairs".
+        target: what is to be close. "matrix": Q D Qᵀ to H, in Frobenius norm. "inverse": its inverse to H⁻¹; the
+            result's angle is that of H⁻¹. "likelihood": the best covariance for Gaussian data with sample covariance
+            H. A function f of the tensor of eigenvalues, ``lambda d: torch.exp(-d)``: Q D Qᵀ to f(H). The result's
+            operator is then f(H), its angle that of f(H), and ``result.of_H`` has H's own eigenvalues in the same
+            basis. A small angle on H is not a small angle on f(H): on a sensor graph 2.1° on its Laplacian L became
+            7.3° on exp(−L).
+
+            From products, H is completed first, and its inverse or function is that of the completion. That costs
+            no further products. Some of them are kept to measure the fit, by Lanczos, or by conjugate gradients for
+            "inverse", which then needs a positive definite H. A sparse H is factorised if its band is narrow.
         max_products: hard limit on products when H is not given by its entries; by default n up to n = 1024
             (H is then known entirely), 64 beyond, and 128 for "inverse" and functions.
-        max_seconds: stop then and keep the best so far. Within a few tenths of a second where the work comes in steps;
-            one product of your function, one inverse, or one gradient of a very large fit is not cut in two.
+        max_seconds: stop then and keep the best so far. It holds to a few tenths of a second where the work comes in
+            steps; one product of your function, one inverse, or one gradient of a very large fit is not cut in two.
         target_angle: stop at this quality, in degrees, with as few rotations as it takes.
-        effort: "quick" takes a tenth of the default's time at n = 200 and a third at n = 784; its angle is about 10 %
-            larger on average, and up to 40 % on kernels of one dimension. It is measured on fewer vectors, and compared
-            with forms of low rank only. "best" takes about eight times as long as the default. Pairs, groups and
-            butterflies follow it.
+        effort: "quick" takes a tenth of the default's time at n = 200 and a third at n = 784. Its angle is about 10 %
+            larger on average, and up to 40 % larger on kernels in one dimension. It is measured on fewer vectors, and
+            compared with forms of low rank only. "best" takes about eight times as long as the default. Only pairs,
+            groups and butterflies follow it.
         symmetrize: fit (H + Hᵀ)/2 of a matrix that is not symmetric.
         checkpoint: a path; a fit that was killed, interrupted or out of time continues from it, if called again
             with the same arguments, to the answer of an undisturbed run. Pairs and finished forms are kept;

@@ -40,7 +40,7 @@ class GivensCovariance(Chosen, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     Without rank-one terms V it stores K angles and n variances instead of n(n + 1)/2 numbers, and log-densities,
     Mahalanobis distances and samples cost O(n log n) per row; each term adds n numbers. Up to 1024 columns, Σ⁻¹ is a
     weighted sum of five models' precision matrices, weights by cross-validated log-density (regularise.py), written as
-    rotations and terms. Where held-out rows ask for it, no row is more than three times as far as OAS says (bound.py).
+    rotations and terms. Where held-out rows ask for it, squared distances stay below three times OAS's (bound.py).
     Fewer rows than columns, constant columns and duplicate columns are fine.
 
     To tell classes apart use `GivensDiscriminant`. One covariance per class, each chosen for its own density, is 0.1

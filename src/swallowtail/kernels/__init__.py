@@ -40,10 +40,9 @@ def load(name: str) -> Backend:
         checks.choice("backend", name, tuple(BACKENDS))
     module, reason = _import(name)
     if module is None:
-        usable = [other for other, why in available_backends().items() if why is None]
-        raise RuntimeError(
-            f"back end {name!r} was asked for but cannot run: {reason}; try one of: {', '.join(usable)}"
-        )
+        usable = ", ".join(other for other, why in available_backends().items() if why is None)
+        why_not = str(reason).rstrip(".")
+        raise RuntimeError(f"back end {name!r} was asked for but cannot run: {why_not}; try one of: {usable}")
     return module
 
 

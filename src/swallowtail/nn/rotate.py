@@ -20,6 +20,9 @@ class Rotate(torch.nn.Module):
     """x ↦ Q x on the last axis, with the K angles of Q as parameters; or x ↦ Q (s ∘ x), with a scale per channel.
 
     The angles are free numbers and every set of them is a rotation, so there is nothing to project back.
+    But not every rotation is in reach: a butterfly of depth 1 has n⌈lg n⌉/2 angles or fewer, a general rotation
+    n(n − 1)/2. A larger ``depth`` reaches more.
+
     Half-precision inputs keep their dtype. The arithmetic is float32 then, and so are the angles by default.
 
     A state dict holds the angles and a fingerprint of the wiring. Loading one of another wiring is an error, even if
@@ -27,7 +30,7 @@ class Rotate(torch.nn.Module):
 
     Args:
         n: size of the last axis, for a butterfly.
-        depth: how many times the butterfly goes through the strides n/2 … 1.
+        depth: how many times the butterfly goes through the strides n/2 … 1; time and angles grow with it.
         init: "identity", "random" (uniform angles) or "hadamard" (all π/4; a butterfly on 2^k coordinates).
         wiring: any wiring, in place of n and depth.
         seed: for "random"; torch's global generator otherwise.
@@ -239,7 +242,7 @@ def _one_wiring(n: int | None, depth: int, wiring: Wiring | None) -> Wiring:
             raise ArgumentError("n", "an integer ≥ 1", repr(n), "try Rotate(wiring=…)")
         return Butterfly(n, depth)
     if not isinstance(wiring, Wiring):
-        raise ArgumentError("wiring", "a Butterfly, Pairs or Grouped", repr(wiring), "try Pairs(n, layers)")
+        raise ArgumentError("wiring", "a Butterfly, Pairs or Grouped", repr(wiring), "try Butterfly(n)")
     if n is not None or depth != 1:
         name, got = ("n", n) if n is not None else ("depth", depth)
         raise ArgumentError(name, "it left out where a wiring is given", got, "try Rotate(wiring=…)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ class Operator:
         tensor, back = _incoming("X", X, self)
         if tensor.ndim <= 1:
             return back(self._rows(tensor))
-        self._check_columns(tensor)
+        self._check_columns("X", tensor.shape, "@", "the call form, operator(X)")
         return back(self._on_columns(tensor))
 
     def __rmatmul__(self, X: Any) -> Any:
@@ -83,7 +84,8 @@ class Operator:
         checks.single("operator[i, j]", self.batch_shape)
         if not isinstance(index, tuple) or len(index) != 2:
             hint = "try A[i, j], A[i, :] or A[:, j]"
-            raise ArgumentError("index", "two indices, of a row and of a column", repr(index), hint)
+            got = repr(index) if isinstance(index, tuple) else f"one, {index!r}"
+            raise ArgumentError("index", "two indices, of a row and of a column", got, hint)
         positions = torch.arange(self.n, device=self.device)
         try:
             rows, columns = (positions[part] for part in index)
@@ -124,12 +126,16 @@ class Operator:
             dtype=str(dtype).removeprefix("torch."),
         )
 
-    def _check_columns(self, X: torch.Tensor) -> None:
-        if X.shape[-2] != self.n:
-            rows = X.shape[-1] == self.n
-            hint = "its rows have length n: try the call form, operator(X)" if rows else f"try {self.n} rows"
-            expected = f"shape ({self.n},) or (…, {self.n}, k) for @"
-            raise ArgumentError("X", expected, tuple(X.shape), hint)
+    def _check_columns(self, name: str, shape: Sequence[int], method: str, on_rows: str) -> None:
+        """Whether a matrix has columns of length n; ``on_rows`` is what to write where its rows have it."""
+        if len(shape) > 1 and shape[-2] != self.n:
+            hint = f"its rows have length n: try {on_rows}" if shape[-1] == self.n else f"try {self.n} rows"
+            expected = f"shape ({self.n},) or (…, {self.n}, k) for {method}"
+            raise ArgumentError(name, expected, tuple(shape), hint)
+
+    def _check_solved(self, B: Any) -> None:
+        """The same, before a solve; lists and vectors are checked in the product."""
+        self._check_columns("B", getattr(B, "shape", ()), "solve", "solve(B.mT).mT")
 
     def _on_columns(self, X: torch.Tensor, transposed: bool = False) -> torch.Tensor:
         """Act on the columns of X (*batch, n, k)."""

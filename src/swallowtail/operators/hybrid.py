@@ -130,6 +130,7 @@ class HybridOperator(Affine):
 
     def solve(self, B: Any, epsilon: float | None = None) -> Any:
         """H⁻¹ B for B (n,) or (n, k), by Woodbury's formula; zero eigenvalues of S as in `inverse`."""
+        self._check_solved(B)
         if not isinstance(B, torch.Tensor):
             like = torch.empty(0, dtype=self.dtype, device=self.device)
             return self.solve(checks.as_tensor("B", B, like), epsilon).detach().cpu().numpy()

@@ -99,6 +99,7 @@ class SymmetricOperator(Affine):
 
     def solve(self, B: Any, epsilon: float | None = None) -> Any:
         """H⁻¹ B for B (n,) or (*batch, n, k); zero eigenvalues as in `inverse`."""
+        self._check_solved(B)
         return self.inverse(epsilon) @ B
 
     def logdet(self, epsilon: float | None = None) -> torch.Tensor:

@@ -22,15 +22,15 @@ def test_every_budget_is_listed():
         rival(1.0, "", "butterfly, as fitted"),
     ]
     assert verdict(5.0, COST, rivals, model) == (
-        "This fit: 5.00°. Won at equal floats (256): diagonal + rank 2, 7.00°; time (36.6 µs for 256 vectors, not "
-        "calibrated): diagonal + rank 2, 7.00°. Tied at equal multiply-adds (832): band of 9, 5.00°. "
-        "Lost at equal bytes (1792): c·I + rank 6, 3.00°."
+        "This fit: 5.00°. Won at equal floats (256) against diagonal + rank 2, 7.00°; time (36.6 µs for 256 vectors, "
+        "not calibrated) against diagonal + rank 2, 7.00°. Tied at equal multiply-adds (832) with band of 9, 5.00°. "
+        "Lost at equal bytes (1792) to c·I + rank 6, 3.00°."
     )
 
 
 def test_nats_are_told_apart_more_finely():
     assert verdict(1.0, COST, [rival(1.0001, "floats")], unit=" nats") == (
-        "This fit: 1.0000 nats. Won at equal floats (256): c·I + rank 3, 1.0001 nats."
+        "This fit: 1.0000 nats. Won at equal floats (256) against c·I + rank 3, 1.0001 nats."
     )
 
 

@@ -7,6 +7,7 @@ from swallowtail.fitting.result import Rival
 from swallowtail.fitting.timing import TimeModel
 
 TIE = {"°": 1e-3, " nats": 1e-6}  # closer ones are the same
+TO = {"Won": "against", "Tied": "with", "Lost": "to"}  # so that nobody takes the rival for the winner
 
 
 def verdict(
@@ -21,7 +22,7 @@ def verdict(
         model: where times come from.
         unit: of scores, "°" or " nats".
     """
-    clauses: dict[str, list[str]] = {"Won": [], "Tied": [], "Lost": []}
+    clauses: dict[str, list[str]] = {outcome: [] for outcome in TO}
     for name, budget in ((name, budget) for budget, name in NAMES.items()):
         here = [rival for rival in rivals if name in rival.equal.split(", ")]
         if not here:
@@ -33,7 +34,8 @@ def verdict(
         amount = quantity(budget, cost.of(budget))
         if budget == "time" and model is not None:
             amount += f" for {model.vectors} vectors, {model.source}"
-        clauses[outcome].append(f"{name} ({amount}): {best.name}, {_number(best.score, unit)}")
+        rival = f"{best.name}, {_number(best.score, unit)}"
+        clauses[outcome].append(f"{name} ({amount}) {TO[outcome]} {rival}")
     sentences = [f"{what} at equal {'; '.join(found)}." for what, found in clauses.items() if found]
     return " ".join([f"This fit: {_number(score, unit)}.", *sentences])
 

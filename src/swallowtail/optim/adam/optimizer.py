@@ -47,7 +47,8 @@ class GivensAdam(GivensOptimizer):
     coordinates has all eigenvectors, as in SOAP. A longer one costs O(m) numbers, and products that tensor cores do.
 
     The first ``refresh`` − 1 steps are Adam's own. After that no entry u is larger than Adam's can be. Where gradients
-    agree from step to step, |u| is near 1, and the entry goes up to seven times as far; the 6 is warmed in as m is.
+    agree from step to step, |u| is near 1 and the entry goes up to seven times as far. The factor 6 is warmed in, as m
+    is.
 
     Convolution kernels are matrices (out, everything else). Scalars, vectors and sides longer than
     ``max_side`` (embeddings) stay in their own basis. State is float32 for half-precision parameters.
@@ -58,10 +59,10 @@ class GivensAdam(GivensOptimizer):
     1. Start from Adam's rate, with the schedule and the number of steps you mean to use.
     2. Try twice that rate, and half of it. Keep the rest as it is; ``weight_decay`` is multiplied by η, as in AdamW.
 
-    A rate that is too small costs less than with Adam. At torch's default, 1e-3, and at 3e-4, on networks that want
-    0.01, the loss was lower than Adam's after 250 steps and after 1000: that is what entries that go further are for. A
-    rate that is too large costs more: on one network 1.4 times the best rate was a little behind Adam. If the loss
-    jumps, halve the rate.
+    A rate that is too small costs less than with Adam, thanks to the entries that go further. On networks that want
+    0.01, the loss at torch's default of 1e-3 and at 3e-4 was lower than Adam's after 250 steps and after 1000. A rate
+    that is too large costs more than with Adam: on one network 1.4 times the best rate was a little behind Adam. If the
+    loss jumps, halve the rate.
 
     ``wiring="identity"`` is Adam with the same arguments, for comparison.
 
