@@ -16,11 +16,11 @@ from swallowtail.fitting.watch import Watch
 
 
 def interrupt(monkeypatch, stage="cycle", times=1):
-    """Ctrl-C, once the fit has come to this stage."""
+    """Ctrl-C, once the fit has come to this stage, or at its first step."""
     callback = Watch.callback
 
     def watched(self, at, done, objective):
-        if at == stage:
+        if stage in (at, None):
             for _ in range(times):
                 self._interrupt(signal.SIGINT, None)
         callback(self, at, done, objective)
@@ -49,9 +49,10 @@ def test_ctrl_c_keeps_the_best_and_says_how_to_continue(stage, tmp_path, capsys)
 
 
 def test_ctrl_c_before_there_is_anything_to_keep(tmp_path, capsys, monkeypatch):
-    interrupt(monkeypatch, "grow")  # at n = 16 it is one step
-    source, kept = write(tmp_path / "R.npy", st.random_orthogonal(16, seed=0)), tmp_path / "kept"
-    assert main(["fit-rotation", source, "--quiet", "--wiring", "pairs", "--checkpoint", str(kept)]) == 130
+    interrupt(monkeypatch, None)
+    source, kept = write(tmp_path / "H.npy", H), tmp_path / "kept"
+    command = ["fit", source, "--quiet", "--wiring", "butterfly"]  # its fit keeps no states
+    assert main([*command, "--checkpoint", str(kept)]) == 130
     said = (
         f"swallowtail: interrupted; there was nothing to keep in {kept} yet, so the same command begins again"
     )

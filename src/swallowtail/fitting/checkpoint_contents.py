@@ -78,8 +78,6 @@ def _check_state(state: Form, n: int, budget: int) -> None:
         raise ArgumentError("stage", f"one of {', '.join(STAGES)}", repr(stage))
     _check_product(state["pairs"], state["angles"], n, budget)
     _number("value", state["value"])
-    if stage == "grow":
-        _check_array("residual", state["residual"], (n, n), np.float64)
     if stage in ("build", "cycle"):
         _check_product(state["current_pairs"], state["current_angles"], n, budget)
         _number("current_value", state["current_value"])

@@ -21,7 +21,7 @@ KERNELS = {
 def greedy(objective, n_rotations):
     """The squared error of a greedy growth of so many rotations, polished."""
     search = Search(objective, n_rotations, None, None)
-    search.grow(objective.rounding, None)
+    search.grow(objective.rounding)
     search.polish(3 * POLISH, POLISH_TOLERANCE)
     return search.value
 

@@ -32,7 +32,7 @@ def smooth_factor(side, rank, seed=0):
 def greedy(H, n_rotations):
     """The squared error of rotations that grow greedily on H, polished."""
     search = Search(Objective(H), n_rotations, None, None)
-    search.grow(0.0, None)
+    search.grow(0.0)
     search.polish(FINISH, FINISH_TOLERANCE)
     return search.value
 

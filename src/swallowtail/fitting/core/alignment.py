@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from swallowtail.fitting.core.objectives import EXACT, Smooth, place
+from swallowtail.fitting.core.objectives import EXACT, Report, Smooth, place
 from swallowtail.fitting.core.product import ROTATION, rotate_rows, tile
 from swallowtail.fitting.core.trace import grow_aligned, trace_parts
 
 
 class Alignment(Smooth):
     """‖R − Q‖²_F / n = 2 − 2 tr(QᵀR)/n, the squared relative error for orthogonal R (n, n)."""
+
+    starts: tuple[str, ...] = (
+        "layers",
+    )  # at n = 256 eigenvectors of a kernel are left with a fifth less error
 
     def __init__(self, R: np.ndarray) -> None:
         self.R = np.ascontiguousarray(R, dtype=np.float64)
@@ -39,13 +43,31 @@ class Alignment(Smooth):
         threshold: float,
         generator: np.random.Generator | None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        # With Q = A·B and C = AᵀRBᵀ, tr(QᵀR) = tr C: rotations chosen on C may stand between A and B, anywhere.
-        # At n = 64 that is worth 2.5° against the end alone.
-        at = place(len(pairs), generator)
+        at = place(len(pairs), generator)  # at n = 64 anywhere is worth 2.5° against the end alone
+        more, by = self._grown_at(at, pairs, angles, count, threshold)
+        return np.concatenate([pairs[:at], more, pairs[at:]]), np.concatenate([angles[:at], by, angles[at:]])
+
+    def begin(self, A: np.ndarray, start: str, count: int, enough: int) -> tuple[np.ndarray, np.ndarray]:
+        return self.grow(A, count, 0.0, enough)
+
+    def in_front(
+        self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float, report: Report
+    ) -> tuple[np.ndarray, np.ndarray]:
+        report()
+        return self._grown_at(0, pairs, angles, count, threshold)
+
+    def behind(
+        self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return self._grown_at(len(pairs), pairs, angles, count, threshold)
+
+    def _grown_at(
+        self, at: int, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        # With Q = A·B and C = AᵀRBᵀ, tr(QᵀR) = tr C: rotations chosen on C may stand between A and B.
         C = np.ascontiguousarray(self.residual(pairs[:at], angles[:at]).T)
         rotate_rows(C, pairs[at:], np.cos(angles[at:]), np.sin(angles[at:]), False)
-        more, by = self.grow(np.ascontiguousarray(C.T), count, threshold)
-        return np.concatenate([pairs[:at], more, pairs[at:]]), np.concatenate([angles[:at], by, angles[at:]])
+        return self.grow(np.ascontiguousarray(C.T), count, threshold)
 
     def removal_losses(self, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:
         # Without a rotation: turned by −θ more.

@@ -1,4 +1,4 @@
-"""How a search begins on an objective that has starts: from behind, step by step, with a polish after each step.
+"""How a search begins: from behind, step by step, with a polish after each step.
 
 A start is a few layers of disjoint pairs that reach every coordinate, about a third of the rotations. They need not do
 much by themselves; what comes in front of them finds a way out through them. Each step adds rotations: half in front of
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swallowtail.fitting.core.moves import POLISH, POLISH_TOLERANCE, Search, State
-from swallowtail.fitting.core.objectives import WORK_BETWEEN_REPORTS, Built
+from swallowtail.fitting.core.objectives import WORK_BETWEEN_REPORTS, Searched
 
 FEWEST, WORK = 2, 3e11  # steps, and what all of them may cost: 4n³ multiply-adds each
 TRIAL = 2  # a start takes a step in so many before the best is chosen; with 4 MNIST ended 7 % worse
@@ -42,7 +42,7 @@ class Plan(NamedTuple):
         return self._replace(steps=max(FEWEST, min(self.steps, int(WORK / (4.0 * n**3)))))
 
 
-def build(search: Search, objective: Built, goal: float, plan: Plan, resume: State | None) -> None:
+def build(search: Search, objective: Searched, goal: float, plan: Plan, resume: State | None) -> None:
     """Rotations up to the budget of a search, or to ``goal``.
 
     Args:
@@ -95,7 +95,7 @@ def grow_few(search: Search, goal: float) -> None:
         return
     report = _reporting(search, search.angles)
     trial = Search(search.objective, min(search.budget, few), lambda *_: report(), None)
-    trial.grow(goal, None)
+    trial.grow(goal)
     trial.polish(POLISH, POLISH_TOLERANCE)
     fewer = asked and trial.value <= goal and len(trial.angles) < len(search.angles)
     if fewer or trial.value < search.value:
@@ -103,7 +103,7 @@ def grow_few(search: Search, goal: float) -> None:
         search.history.append(("grow", len(search.angles), search.value))
 
 
-def _begin(search: Search, objective: Built, start: str, count: int) -> tuple[np.ndarray, np.ndarray]:
+def _begin(search: Search, objective: Searched, start: str, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The rotations of a start, in pieces that can be interrupted."""
     pairs, angles = np.zeros((0, 2), np.int64), np.zeros(0)
     A, piece = objective.residual(pairs, angles), max(1, int(WORK_BETWEEN_REPORTS / (40.0 * objective.n)))
@@ -117,7 +117,7 @@ def _begin(search: Search, objective: Built, start: str, count: int) -> tuple[np
 
 
 def _outside(
-    search: Search, objective: Built, pairs: np.ndarray, angles: np.ndarray, count: int
+    search: Search, objective: Searched, pairs: np.ndarray, angles: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """With ``count`` rotations more: half in front of all others, if they promise anything there, the rest behind."""
     report = _reporting(search, angles)

@@ -51,13 +51,13 @@ class Search:
         self.history = [(str(stage), int(k), float(value)) for stage, k, value in state["history"]]
         return str(state["stage"])
 
-    def grow(self, goal: float, residual: np.ndarray | None) -> None:
+    def grow(self, goal: float) -> None:
         """Greedy growth up to the budget or ``goal``, in pieces that can be interrupted."""
         # Whole layers: a layer cut short changes those that follow, and at n = 4096 that cost a kernel 2°.
         piece = max(1, int(WORK_BETWEEN_REPORTS / (40.0 * self.objective.n)))
         if goal > self.objective.rounding:  # a quality was asked for: do not grow far beyond it
             piece = max(1, min(piece, self.budget // 16))
-        A = self.objective.residual(self.pairs, self.angles) if residual is None else residual.copy()
+        A = self.objective.residual(self.pairs, self.angles)
         while len(self.angles) < self.budget and self.value > goal:
             most = self.budget - len(self.angles)
             pairs, angles = self.objective.grow(A, most, THRESHOLD, min(piece, most))
@@ -65,7 +65,6 @@ class Search:
                 break
             pairs, angles = np.concatenate([self.pairs, pairs]), np.concatenate([self.angles, angles])
             self.keep("grow", pairs, angles, self.objective.of_residual(A))
-            self.mark("grow", residual=A)
 
     def polish(self, iterations: int, tolerance: float) -> None:
         """L-BFGS on the best product."""

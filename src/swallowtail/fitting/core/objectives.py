@@ -40,6 +40,7 @@ class Searched(ABC):
 
     n: int
     rounding: float  # a value that is rounding: no search goes on below it
+    starts: tuple[str, ...]  # names of the ways to `begin`, the best first
 
     @abstractmethod
     def residual(self, pairs: np.ndarray, angles: np.ndarray) -> Any:
@@ -55,6 +56,25 @@ class Searched(ABC):
 
         With ``enough`` it may return behind a layer that has brought so many.
         """
+
+    @abstractmethod
+    def begin(self, A: Any, start: str, count: int, enough: int) -> tuple[np.ndarray, np.ndarray]:
+        """As `grow`, in layers that reach as many coordinates as they can."""
+
+    @abstractmethod
+    def in_front(
+        self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float, report: Report
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """At most ``count`` rotations to put in front of all others, where they promise something; pairs and angles.
+
+        ``report`` is called every now and then; it may raise to interrupt.
+        """
+
+    @abstractmethod
+    def behind(
+        self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """``count`` rotations chosen greedily behind all others; pairs and angles."""
 
     @abstractmethod
     def regrow(
@@ -96,31 +116,6 @@ class Searched(ABC):
         Returns:
             The angles and their objective, never worse than the start.
         """
-
-
-class Built(Searched):
-    """One that `core.build` can begin on."""
-
-    starts: tuple[str, ...]  # names of ways to begin, the best first; none: a search grows greedily
-
-    @abstractmethod
-    def begin(self, A: Any, start: str, count: int, enough: int) -> tuple[np.ndarray, np.ndarray]:
-        """As `grow`, in layers that reach as many coordinates as they can."""
-
-    @abstractmethod
-    def in_front(
-        self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float, report: Report
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """At most ``count`` rotations to put in front of all others, where they promise something; pairs and angles.
-
-        ``report`` is called every now and then; it may raise to interrupt.
-        """
-
-    @abstractmethod
-    def behind(
-        self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """``count`` rotations chosen greedily behind all others; pairs and angles."""
 
 
 class Smooth(Searched):
@@ -181,7 +176,7 @@ def place(n_rotations: int, generator: np.random.Generator | None) -> int:
     return 0 if kind < BEFORE_ALL else n_rotations if kind < BEFORE_ALL + BEHIND_ALL else anywhere
 
 
-class Objective(Smooth, Built):
+class Objective(Smooth):
     """One target on one symmetric matrix.
 
     "matrix" is the squared relative error ‖H − QDQᵀ‖²_F / ‖H‖²_F, "likelihood" the mean of log dᵢ; D is

@@ -1,7 +1,6 @@
-"""The search for pairs on any objective: grow, polish, cycle, shrink, finish, with a state at every boundary.
+"""The search for pairs on any objective: build, polish, cycle, shrink, finish, with a state at every boundary.
 
-1. Grow. Where the objective has starts, build on them (`core.build`). Elsewhere greedily, a layer of disjoint pairs at
-   a time.
+1. Build: a start, then additions in front and behind, polished (`core.build`).
 2. Polish. L-BFGS on all angles together.
 3. Cycle. Take out the rotations that matter least (the exact loss of each is known), polish, put as many
    elsewhere, anywhere in Q, polish; or grow first and prune after. Small losses are accepted early on, as in
@@ -25,10 +24,10 @@ from swallowtail.fitting.core.moves import (
     Search,
     State,
 )
-from swallowtail.fitting.core.objectives import Built, Searched
+from swallowtail.fitting.core.objectives import Searched
 from swallowtail.fitting.core.records import Callback, Stop
 
-STAGES = ("grow", "build", "polish", "cycle", "shrink", "finish")
+STAGES = ("build", "polish", "cycle", "shrink", "finish")
 
 
 def search_pairs(
@@ -46,7 +45,7 @@ def search_pairs(
     polish: int = POLISH,
     plan: Plan | None = None,
 ) -> Search:
-    """Grow, polish and cycle on any objective.
+    """Build, polish and cycle on any objective.
 
     Args:
         objective: what to minimise.
@@ -67,16 +66,13 @@ def search_pairs(
     stage = 0 if resume is None else STAGES.index(search.restore(resume))
     at_cycle = resume if stage == STAGES.index("cycle") else None
     try:
-        if stage <= STAGES.index("build") and isinstance(objective, Built) and objective.starts:
-            build(
-                search, objective, max(goal, objective.rounding), plan or Plan().limited(objective.n), resume
-            )
+        if stage <= STAGES.index("build"):
+            within = plan or Plan().limited(objective.n)
+            build(search, objective, max(goal, objective.rounding), within, resume)
             grow_few(search, max(goal, objective.rounding))
-        elif stage <= STAGES.index("grow"):
-            search.grow(max(goal, objective.rounding), None if resume is None else resume["residual"])
         if stage <= STAGES.index("polish") and cycles:  # without cycles the finish follows at once
             search.mark("polish")
-            search.polish(POLISH * (2 if early and cycles < SHORT else 3), POLISH_TOLERANCE)
+            search.polish(polish * (2 if early and cycles < SHORT else 3), POLISH_TOLERANCE)
         if stage <= STAGES.index("cycle") and search.value > goal:
             search.cycle(cycles, seed, max(goal, objective.rounding), at_cycle, early)
         if stage <= STAGES.index("shrink") and search.value <= goal:

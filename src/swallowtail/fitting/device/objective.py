@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from swallowtail.fitting.core.curvature import LEAST
-from swallowtail.fitting.core.objectives import NEWTON_SHARE, Built, Objective, Report, place
+from swallowtail.fitting.core.objectives import NEWTON_SHARE, Objective, Report, Searched, place
 from swallowtail.fitting.core.product import MATRIX
 from swallowtail.fitting.device.growth import (
     Residual,
@@ -29,7 +29,7 @@ LARGEST_THRESHOLD = (
 )
 
 
-class DeviceObjective(Built):
+class DeviceObjective(Searched):
     """The target "matrix" on one symmetric matrix, where it lies.
 
     Entries and products have H's precision, float32 or float64. Sums over columns are float64.

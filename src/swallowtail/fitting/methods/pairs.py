@@ -38,7 +38,7 @@ class Effort(NamedTuple):
 
 
 EFFORTS = {
-    "quick": Effort(0.2, 1000, 10, 5, Plan(steps=2, starts=1)),
+    "quick": Effort(0.2, 1000, 8, 5, Plan(steps=2, starts=1)),
     "default": Effort(1.0, np.inf, FINISH, POLISH, Plan()),
     "best": Effort(8.0, np.inf, 3 * FINISH, POLISH, Plan(steps=12)),
 }
@@ -126,8 +126,7 @@ def align_pairs(
 ) -> AlignedFit:
     """Fit R ≈ Q with ``n_rotations`` rotations on pairs chosen from R.
 
-    Greedy growth, polish, prune-and-regrow as in `fit_pairs`; here rotations can be added anywhere in
-    the product, not at its end alone. With n(n − 1)/2 rotations any rotation is met exactly.
+    Built, polished, pruned and regrown as in `fit_pairs`. With n(n − 1)/2 rotations any rotation is met exactly.
 
     Args:
         R: orthogonal with determinant +1, shape (n, n).
@@ -157,6 +156,8 @@ def align_pairs(
         callback=callback,
         save=save,
         resume=resume,
+        polish=EFFORTS[effort].polish,
+        plan=EFFORTS[effort].plan.limited(objective.n),
     )
     pairs, angles, history = search.pairs, search.angles, search.history
     if search.value > max(goal, objective.rounding) and n_rotations >= objective.n * (objective.n - 1) // 2:
