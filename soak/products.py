@@ -1,7 +1,7 @@
 """Products and gradients of every operator, form and dtype, against extended precision.
 
 The promise: where a dense product in the same dtype is finite, so is ours. Its error is at most four times the dense
-product's own, in norm, or ε for each layer; plus n steps between subnormal numbers. Layers whose angles have nothing
+product's own, in norm, or (layers + 4) ε; plus n steps between subnormal numbers. Layers whose angles have nothing
 to do with each other are held to less: twice their usual error, since roundings cancel.
 """
 

@@ -214,3 +214,12 @@ def test_loading_to_a_device_that_is_not_there(tmp_path):
 def test_a_dtype_may_come_first(dtype):
     for operator in operators(Butterfly(4), torch.float64):
         assert operator.to(dtype).dtype == operator.to(dtype=dtype).dtype == dtype
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_what_could_not_be_loaded_is_not_saved(number, tmp_path):
+    path, Q = tmp_path / "h.safetensors", Rotation.random(4, seed=0)
+    save(Q, path)
+    with pytest.raises(ArgumentError, match="eigenvalues: expected finite numbers"):
+        save(SymmetricOperator(Q, [1.0, 2.0, number, 0.0]), path)
+    same(load(path), Q)

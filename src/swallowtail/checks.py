@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import os
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,54 @@ def integer(name: str, value: Any, at_least: int) -> int:
     return int(value)
 
 
+def seed(name: str, value: Any) -> int:
+    """Return ``value`` as a seed that every generator takes."""
+    if integer(name, value, at_least=0) >= 2**64:
+        raise ArgumentError(name, "an integer below 2^64", short(value), "try 0")
+    return int(value)
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return ``value`` if it is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ArgumentError(name, "True or False", repr(value), "try bool(...)")
+    return bool(value)
+
+
+def function(name: str, value: Any, of: str) -> Callable[..., Any]:
+    """Return ``value`` if it can be called; ``of`` says with what."""
+    if not callable(value):
+        raise ArgumentError(name, f"a function of {of}", type(value).__name__)
+    return value
+
+
+def items(name: str, value: Any, expected: str) -> Iterable[Any]:
+    """Return ``value`` if one can go through it."""
+    try:
+        iter(value)
+    except TypeError as error:
+        raise ArgumentError(name, expected, f"{type(value).__name__}", "try a list") from error
+    return value
+
+
+def path(name: str, value: Any) -> str | os.PathLike[str]:
+    """Return ``value`` if it names a file."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise ArgumentError(name, "a path, as text or a pathlib.Path", type(value).__name__, "try str(...)")
+    return value
+
+
+def device(name: str, value: Any) -> torch.device:
+    """Return ``value`` as a device that is there."""
+    try:
+        found = torch.device(value)
+    except (RuntimeError, TypeError) as error:
+        raise ArgumentError(name, "a torch device", repr(value), f"try {name}='cpu'") from error
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise ArgumentError(name, "a device that is there", found, f"try {name}='cpu'")
+    return found
+
+
 def short(number: int) -> str:
     """A whole number for a message; Python refuses to print one of more than 4300 digits.
 
@@ -39,7 +88,7 @@ def short(number: int) -> str:
 
 def choice(name: str, value: Any, allowed: tuple[str, ...], besides: str = "") -> str:
     """Return ``value`` if it is one of ``allowed``; ``besides`` says what else the caller takes."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         expected = f"one of {', '.join(map(repr, allowed))}{besides}"
         near = difflib.get_close_matches(value, allowed, n=1) if isinstance(value, str) else []
         raise ArgumentError(name, expected, repr(value), f"try {(near or allowed)[0]!r}")
@@ -51,8 +100,10 @@ def operator_in(value: Any) -> str:
     return next((f"try its .{name}" for name in ("operator", "rotation") if hasattr(value, name)), "")
 
 
-def real_dtype(name: str, dtype: torch.dtype) -> torch.dtype:
+def real_dtype(name: str, dtype: Any) -> torch.dtype:
     """Return ``dtype`` if the kernels can hold it."""
+    if not isinstance(dtype, torch.dtype):
+        raise ArgumentError(name, _REAL_NAMES, repr(dtype), "try torch.float32")
     if dtype not in REAL:
         hint = "try its real part, x.real" if dtype.is_complex else "try x.to(torch.float32)"
         raise ArgumentError(name, _REAL_NAMES, dtype, hint)
@@ -61,29 +112,34 @@ def real_dtype(name: str, dtype: torch.dtype) -> torch.dtype:
 
 def as_tensor(name: str, value: Any, like: torch.Tensor | None = None) -> torch.Tensor:
     """Return ``value`` as a real floating tensor; whole numbers take the dtype of ``like``."""
-    device = None if like is None or isinstance(value, torch.Tensor) else like.device
+    where = None if like is None or isinstance(value, torch.Tensor) else like.device
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         got = f"{int(np.ma.count_masked(value))} of {value.size} masked"
         raise ArgumentError(name, "all entries", got, "try its filled(…)")
     try:
-        tensor = torch.as_tensor(_readable(value), device=device)
-    except (TypeError, ValueError, RuntimeError) as error:
+        tensor = torch.as_tensor(readable(value), device=where)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise ArgumentError(
             name,
             "a tensor or array of real numbers",
             f"{type(value).__name__} ({error})",
             "try torch.as_tensor(…) or numpy.asarray(…) on it first",
         ) from error
-    if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
-        got = "a nested one" if tensor.is_nested else f"{tensor.layout} of {tensor.dtype}"
-        raise ArgumentError(name, "a dense tensor", got, "try its to_dense(), dequantize() or parts")
+    strided(name, tensor)
     if not tensor.dtype.is_floating_point and not tensor.dtype.is_complex:
         tensor = tensor.to(torch.get_default_dtype() if like is None else like.dtype)
     real_dtype(name, tensor.dtype)
     return tensor
 
 
-def _readable(value: Any) -> Any:
+def strided(name: str, tensor: torch.Tensor) -> None:
+    """Check that ``tensor`` has its numbers in memory, one after another or in steps."""
+    if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
+        got = "a nested one" if tensor.is_nested else f"{tensor.layout} of {tensor.dtype}"
+        raise ArgumentError(name, "a dense tensor", got, "try its to_dense(), dequantize() or parts")
+
+
+def readable(value: Any) -> Any:
     """NumPy arrays of a kind that torch cannot share (read-only, reversed, big-endian) as copies that it can."""
     if isinstance(value, torch.Tensor) or not hasattr(value, "__array__"):
         return value
@@ -146,6 +202,8 @@ def number(name: str, value: Any, *, at_least: float | None = None, above: float
     """Return ``value`` as a finite number of at least ``at_least``, or greater than ``above``."""
     bound = f" ≥ {at_least:g}" if at_least is not None else f" > {above:g}" if above is not None else ""
     real = isinstance(value, (int, float, np.number)) and not isinstance(value, (bool, np.complexfloating))
+    if isinstance(value, int) and abs(value) >= 2**1023:  # more than a float holds
+        raise ArgumentError(name, f"a number{bound}", short(value), "try 1.0")
     if (
         not real
         or not math.isfinite(value)

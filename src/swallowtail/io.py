@@ -47,12 +47,15 @@ def save(operator: AnyOperator, path: str | os.PathLike[str]) -> None:
         path: of the file, in a folder that exists; usually ending in ``.safetensors``.
 
     Raises:
-        ArgumentError: the operator is none of these.
+        ArgumentError: the operator is none of these, or has numbers that are not finite.
         OSError: the file cannot be written.
     """
     if not isinstance(operator, AnyOperator):
         raise ArgumentError("operator", _KINDS, type(operator).__name__, checks.operator_in(operator))
+    checks.path("path", path)
     header, tensors = pack(operator)
+    for name in ("angles", *_PARTS[header["kind"]]):
+        checks.finite(name, tensors[name])  # `load` would refuse the file
     write(path, tensors, {"swallowtail": json.dumps({**header, "format": FORMAT})})
 
 
@@ -67,8 +70,8 @@ def load(path: str | os.PathLike[str], device: Any = "cpu") -> AnyOperator:
         ArgumentError: a truncated, damaged, foreign or newer file, or a device that is not there; it says which.
         FileNotFoundError: there is no such file.
     """
-    device = _device(device)
-    if not Path(path).is_file():
+    device = checks.device("device", device)
+    if not Path(checks.path("path", path)).is_file():
         raise FileNotFoundError(f"path: expected a file, got nothing at {path}")
     tensors, metadata = read(path)
     try:
@@ -174,17 +177,6 @@ def write(path: str | os.PathLike[str], tensors: dict[str, torch.Tensor], metada
     contents = serialize(tensors, metadata=metadata)
     with atomic.replacing(path) as file:
         file.write(contents)
-
-
-def _device(device: Any) -> torch.device:
-    """The device to load to, if it is there."""
-    try:
-        found = torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise ArgumentError("device", "a torch device", repr(device), "try device='cpu'") from error
-    if found.type == "cuda" and not torch.cuda.is_available():
-        raise ArgumentError("device", "a device that is there", found, "try device='cpu'")
-    return found
 
 
 def _header(metadata: dict[str, str]) -> Any:

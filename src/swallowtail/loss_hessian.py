@@ -41,7 +41,8 @@ class Hessian(Operator):
             got = type(loss).__name__
             raise ArgumentError("loss", "a function that computes it", got, "try `lambda: loss(model(x), y)`")
         self._loss = loss
-        self._params = [params] if isinstance(params, Tensor) else list(params)
+        listed = [params] if isinstance(params, Tensor) else params
+        self._params = list(checks.items("params", listed, "tensors that require a gradient"))
         for index, p in enumerate(self._params):
             if not isinstance(p, Tensor) or not p.requires_grad:
                 got = f"number {index} is {'a tensor without one' if isinstance(p, Tensor) else type(p).__name__}"

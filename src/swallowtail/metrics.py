@@ -133,7 +133,7 @@ def _operands(A: Any, B: Any, n: int | None) -> tuple[Product, Product, int]:
     shape = left.shape or right.shape
     if shape is None and n is None:
         raise ArgumentError("n", "the number of columns, since A and B are functions", None, "try n=64")
-    if shape is not None and n is not None and n != shape[1]:
+    if shape is not None and n is not None and checks.integer("n", n, at_least=1) != shape[1]:
         raise ArgumentError("n", f"{shape[1]}, the number of columns of A or B", n, "leave it out")
     return left, right, shape[1] if shape is not None else checks.integer("n", n, at_least=1)
 
@@ -142,7 +142,7 @@ def _images(
     left: Product, right: Product, n: int, n_probes: int, seed: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """A X and B X for blocks X of Gaussian columns that fit in memory."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(checks.seed("seed", seed))
     block = max(1, _BLOCK // max(1, n))
     for start in range(0, n_probes, block):
         X = rng.standard_normal((min(block, n_probes - start), n)).T

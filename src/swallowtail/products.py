@@ -46,7 +46,7 @@ def as_product(name: str, A: Any) -> Product:
 def _array_of(name: str, rows: Any) -> np.ndarray:
     try:
         return np.asarray(rows, float)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise ArgumentError(
             name, "rows of numbers, of equal length", error, "try numpy.asarray on it"
         ) from error

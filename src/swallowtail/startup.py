@@ -36,6 +36,13 @@ def usual_interrupts() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def open_streams() -> None:
+    """Give the command standard streams where it was started without them: they lead nowhere."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (open until the end)
+
+
 def _leave(number: int, frame: FrameType | None) -> None:
     os.write(2, b"swallowtail: interrupted\n")
     os._exit(130)  # there is nothing to lose yet, and unwinding half-made imports prints tracebacks

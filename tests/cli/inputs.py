@@ -33,6 +33,12 @@ def write(path, A):
 FORMATS = ("npy", "npz", "array.npz", "csv", "mtx", "sparse.mtx", "safetensors")
 
 
+def huge(path):
+    """A sparse matrix of two entries that would take 80 TB as an array."""
+    sp.save_npz(path, sp.coo_array(([1.0, 2.0], ([0, 1], [0, 9])), shape=(10**6, 10**7)))
+    return str(path)
+
+
 def broken(path, content=b"no such thing"):
     path.write_bytes(content)
     return str(path)

@@ -1,5 +1,6 @@
 """A disk that is full when the work is done: old files stay whole, and the work is kept elsewhere."""
 
+import json
 import os
 import re
 import signal
@@ -97,6 +98,40 @@ def test_apply_leaves_the_old_output(tmp_path, capsys):
     assert main(["apply", operator, columns, "-o", str(output)]) == 0
     assert np.load(output).shape == (16, 100)
     assert os.stat(output).st_mode & 0o777 == 0o600
+
+
+def test_numbers_leave_the_old_ones(tmp_path, capsys):
+    output = tmp_path / "out.json"
+    output.write_text("old")
+    output.chmod(0o600)
+    command = ["fit", write(tmp_path / "H.npy", H), "--quiet", "-o", str(output)]
+    with files_up_to(100):
+        assert main(command) == 1
+    assert output.read_text() == "old"
+    assert main(command) == 0
+    assert json.loads(output.read_text())["n"] == 16
+    assert os.stat(output).st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("answer", ["", None])
+def test_whoever_gives_up_is_told_once(answer, tmp_path, capsys, monkeypatch):
+    """None stands for Ctrl-D, which ends the input."""
+
+    def asked(prompt):
+        if answer is None:
+            raise EOFError
+        return answer
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", asked)
+    output = tmp_path / "out.safetensors"
+    output.symlink_to("/dev/full")
+    source = write(tmp_path / "H.npy", H)
+    for name in ("pathlib.Path.cwd", "tempfile.gettempdir"):
+        monkeypatch.setattr(name, lambda: Path("/dev/full"))
+    monkeypatch.setattr("os.path.expanduser", lambda path: "/dev/full")
+    assert main(["fit", source, "--quiet", "-o", str(output)]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == "swallowtail: [Errno 28] No space left on device"
 
 
 def test_a_plot_leaves_the_old_one(tmp_path, capsys):

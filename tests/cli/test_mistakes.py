@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cli.inputs import H, broken, pickled, rotation, saved, two_arrays, two_tensors, write
+from cli.inputs import H, broken, huge, pickled, rotation, saved, two_arrays, two_tensors, write
 
 from swallowtail.cli import main
 
@@ -37,6 +37,9 @@ MISTAKES = {
     "epsilon alone": lambda p: [
         "apply", saved(p), write(p / "X.npy", H), "-o", str(p / "y.npy"), "--epsilon", "1",
     ],
+    "samples that fit nowhere": lambda p: ["fit", huge(p / "X.npz"), "--samples"],
+    "vectors that fit nowhere": lambda p: ["apply", saved(p), huge(p / "X.npz"), "-o", str(p / "y.npy")],
+    "no such port": lambda p: ["explore", write(p / "H.npy", H), "--no-browser", "--port", "65536"],
     "no time": lambda p: ["fit", write(p / "H.npy", H), "--seconds", "0"],
     "singular": lambda p: ["fit", write(p / "H.npy", np.ones((3, 3))), "--target", "inverse"],
     "output into nothing": lambda p: ["fit", write(p / "H.npy", H), "-o", str(p / "none" / "out.safetensors")],

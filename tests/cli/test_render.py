@@ -42,7 +42,7 @@ def test_code_in_backticks_becomes_options(text, expected):
 
 
 def test_every_option_exists(capsys):
-    for command in ("fit", "apply", "reproduce"):
+    for command in ("fit", "apply", "explore", "reproduce"):
         with pytest.raises(SystemExit):
             _parser().parse_args([command, "--help"])
     out = capsys.readouterr().out

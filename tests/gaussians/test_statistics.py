@@ -23,6 +23,16 @@ def test_moments_without_some_rows():
     np.testing.assert_allclose(rest, X[5:20] - others.mean(0), atol=1e-7)
 
 
+def test_what_is_left_without_some_rows_is_positive_though_they_differ_in_last_digits_only():
+    for seed in range(12):
+        X = (np.random.default_rng(seed).standard_normal((60, 5)) + 1e16) * 1.234e-17
+        moments = DenseMoments(5)
+        moments.update(X)
+        covariance, _ = moments.without(X[:12])
+        assert np.linalg.eigvalsh(covariance)[0] > 0
+        assert np.isfinite(GivensCovariance().fit(X).score(X))
+
+
 def test_sketch_is_exact_when_the_rank_is_small():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 4)) @ rng.standard_normal((4, 40)) + 3.0

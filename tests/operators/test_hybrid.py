@@ -203,3 +203,14 @@ def test_wrong_parts_are_told():
     batch = SymmetricOperator(Rotation.identity(3), torch.ones(2, 3))
     with pytest.raises(ValueError, match="expected one operator, got a batch"):
         HybridOperator(batch, torch.ones(3, 1), torch.ones(1))
+
+
+def test_it_keeps_copies_of_its_own():
+    basis, weights = np.ones((16, 2)), np.array([1.0, -0.5])
+    H = HybridOperator(SymmetricOperator(Rotation.random(16, seed=0), np.ones(16)), basis, weights)
+    x = torch.ones(16, dtype=torch.float64)
+    before = H(x)
+    basis[:], weights[:] = 0, 7
+    H.basis.zero_()
+    H.weights.mul_(3)
+    assert torch.equal(H(x), before)

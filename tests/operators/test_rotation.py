@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import scipy.linalg
+import scipy.sparse as sp
 import torch
 from cases import WIRINGS, normal, random_angles
 
@@ -162,3 +163,24 @@ def test_a_transpose_is_first_asked_for_by_a_compiler():
     torch.testing.assert_close(compiled(x), x)
     torch.testing.assert_close(Q.T.T(Q.T(x)), x)
     assert Q.T.T is Q
+
+
+def test_arrays_of_whole_numbers_meet_bfloat16():
+    Q = Rotation.random(8, seed=0, dtype=torch.bfloat16)
+    H = SymmetricOperator(Q, torch.linspace(1, 2, 8, dtype=torch.bfloat16))
+    for result in (Q(np.ones(8, int)), H @ range(8), H.quadratic_form(np.ones(8, int)), H.solve(range(8))):
+        assert result.dtype == np.float32
+        assert np.isfinite(result).all()
+
+
+def test_a_sparse_matrix_from_the_left():
+    Q, S = Rotation.random(8, seed=0, dtype=torch.float64), sp.random_array((5, 8), density=0.5, rng=0)
+    assert Q.ndim == 2
+    np.testing.assert_allclose(S @ Q, S.toarray() @ Q.to_numpy(), atol=1e-14)
+
+
+def test_indices_in_any_order_of_bytes():
+    Q, rows = Rotation.random(8, seed=0), np.arange(8)[::-1]
+    expected = Q.to_dense()[torch.arange(7, -1, -1), 0]
+    for index in (rows, rows.astype(">i4")):
+        torch.testing.assert_close(Q[index, 0], expected)

@@ -112,3 +112,12 @@ def test_goes_round_a_file(name, tmp_path):
     assert B.rotation.wiring == wiring
     assert torch.equal(A.signs, B.signs)
     assert torch.equal(A.rotation.angles, B.rotation.angles)
+
+
+def test_it_keeps_signs_of_its_own():
+    signs = np.ones(8, np.float32)
+    R = SignedRotation(Rotation.random(8, seed=0), signs)
+    before = R(torch.ones(8))
+    signs[:] = -1
+    R.signs.zero_()
+    assert torch.equal(R(torch.ones(8)), before)

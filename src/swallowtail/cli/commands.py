@@ -24,6 +24,7 @@ from swallowtail.experiments import EXPERIMENTS
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     startup.usual_interrupts()
+    startup.open_streams()
     parser, arguments = _parser(), sys.argv[1:] if arguments is None else arguments
     if not arguments:
         parser.exit(2, parser.format_help())
@@ -39,8 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     except ArgumentError as error:
         return _mistake(error_line(error))
-    except (ValueError, TypeError, RuntimeError, ImportError, OSError) as error:
-        return _mistake(in_options(str(error)))
+    except (ValueError, TypeError, RuntimeError, ImportError, OSError, ArithmeticError, MemoryError) as error:
+        return _mistake(in_options(str(error) or type(error).__name__))
     return code or 0
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from swallowtail import atomic
+from swallowtail import atomic, checks
 from swallowtail.cli import readers
 from swallowtail.errors import ArgumentError
 
@@ -86,7 +86,7 @@ def keep(path: Path, write: Callable[[Path], None]) -> bool:
         if _written(folder / name, write):
             return False
     while sys.stdin is not None and sys.stdin.isatty():
-        answer = input("another file to save to, or nothing to give up: ").strip()
+        answer = _asked("another file to save to, or nothing to give up: ")
         if not answer or _written(Path(answer), write):
             break
         print(f"swallowtail: {answer} cannot be written either", file=sys.stderr)
@@ -95,6 +95,14 @@ def keep(path: Path, write: Callable[[Path], None]) -> bool:
     if not answer:
         raise failure
     return False
+
+
+def _asked(question: str) -> str:
+    """The answer; nothing where the input has ended, as by Ctrl-D."""
+    try:
+        return input(question).strip()
+    except EOFError:
+        return ""
 
 
 def _written(path: Path, write: Callable[[Path], None]) -> bool:
@@ -115,6 +123,15 @@ def read_array(path: Path) -> Any:
     if path.suffix not in READERS:
         raise ArgumentError(str(path), READS, path.suffix or "no suffix")
     return _read(path, str(path))
+
+
+def dense(name: str, matrix: Any) -> np.ndarray:
+    """A matrix from `read_array` as an array; a sparse one may be far larger so than its file."""
+    if not hasattr(matrix, "toarray"):
+        return np.asarray(matrix)
+    rows, columns = matrix.shape
+    checks.fits_in_memory(f"{name} as a dense array", matrix.dtype.itemsize * rows * columns)
+    return np.asarray(matrix.toarray())
 
 
 def _read(path: Path, name: str) -> Any:

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from swallowtail import checks
+from swallowtail import atomic, checks
 from swallowtail.cli.files import (
     READS,
     STANDARD,
     check_outputs,
+    dense,
     keep,
     read_array,
     write_array,
@@ -167,7 +168,7 @@ def _run(options: argparse.Namespace, fit: Callable[..., Any]) -> int:
 
 def _covariance(samples: Any) -> np.ndarray:  # shape: (n, n)
     """The covariance of rows."""
-    rows = samples.toarray() if hasattr(samples, "toarray") else np.asarray(samples)
+    rows = dense("--samples", samples)
     if rows.ndim != 2 or len(rows) < 2:
         raise ArgumentError("--samples", "two or more rows of numbers", f"shape {rows.shape}")
     checks.fits_in_memory("their covariance", 8 * rows.shape[1] ** 2)
@@ -181,7 +182,9 @@ def _save(result: Any, path: Path) -> None:
     if path.suffix == ".safetensors":
         save(result.operator, path)
     elif path.suffix == ".json":
-        path.write_text(json.dumps(_summary(result), indent=1, ensure_ascii=False) + "\n")
+        contents = json.dumps(_summary(result), indent=1, ensure_ascii=False) + "\n"
+        with atomic.replacing(path) as file:
+            file.write(contents.encode())
     else:
         write_array(path, result.operator.to_dense().numpy())
 

@@ -8,8 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from swallowtail import checks
-from swallowtail.cli.files import ARRAYS, STANDARD, check_outputs, read_array, write_array, write_standard
+from swallowtail.cli.files import (
+    ARRAYS,
+    STANDARD,
+    check_outputs,
+    dense,
+    read_array,
+    write_array,
+    write_standard,
+)
 from swallowtail.errors import ArgumentError
 
 
@@ -72,11 +79,7 @@ def _apply(options: argparse.Namespace) -> None:
     if options.epsilon is not None and not options.inverse:
         raise ArgumentError("--epsilon", "it only with --inverse", options.epsilon, "try both, or neither")
     operator = load(options.file)
-    X = read_array(options.vectors)
-    if hasattr(X, "toarray"):
-        size = X.dtype.itemsize * X.shape[0] * X.shape[1]
-        checks.fits_in_memory(f"{options.vectors} as a dense array", size)
-        X = X.toarray()
+    X = dense(str(options.vectors), read_array(options.vectors))
     X = X.T if options.rows else X
     if X.shape[0] != operator.n and X.shape == (1, operator.n):  # one line of a text file
         X = X[0]

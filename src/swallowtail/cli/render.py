@@ -13,6 +13,7 @@ OPTIONS = {  # argument of the library → option of the command
     "method": "--method",
     "n_rotations": "--rotations",
     "names": "--only",
+    "port": "--port",
     "redraw": "--redraw",
     "seed": "--seed",
     "symmetrize": "--symmetrize",

@@ -18,10 +18,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from swallowtail import checks
+from swallowtail.errors import ArgumentError
 from swallowtail.explorer.study import Study
 from swallowtail.io import save
 
 LARGEST_UPLOAD = 64 << 20  # bytes: a float64 matrix of the largest size that the page takes, twice
+LONGEST_LENGTH = 18  # digits of an upload's size that are read at all: Python refuses thousands
 SECONDS = 30  # a client that sends nothing for so long is left
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'"
@@ -34,8 +37,10 @@ def serve(study: Study, read: Callable[[Path], Any], port: int = 0) -> Explorer:
     Args:
         study: what the page shows first.
         read: reads an uploaded file, whose suffix says what it is.
-        port: 0 takes a free one.
+        port: below 65536; 0 takes a free one.
     """
+    if checks.integer("port", port, at_least=0) >= 2**16:
+        raise ArgumentError("port", "a number below 65536", port, "try 0, for a free one")
     explorer = Explorer(study, read, port)
     study.start()
     threading.Thread(target=explorer.serve_forever, daemon=True).start()
@@ -107,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
         if path is None:
             return
         length = self.headers.get("Content-Length", "")
-        if path != "upload" or not length.isdecimal():
+        if path != "upload" or not length.isdecimal() or len(length) > LONGEST_LENGTH:
             self._refuse(HTTPStatus.BAD_REQUEST, "expected a file with a length")
             return
         if int(length) > LARGEST_UPLOAD:

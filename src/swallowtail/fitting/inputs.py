@@ -56,7 +56,7 @@ def as_problem(
         problem, like = Problem(len(dense), dense=dense), source
     else:
         return _from_products(source, n, kind, max_products)
-    if n is not None and n != problem.n:
+    if n is not None and checks.integer("n", n, at_least=1) != problem.n:
         hint = "leave it out; a number of rotations is `n_rotations`"
         raise ArgumentError("n", f"{problem.n}, the size of {kind.letter}", n, hint)
     problem.dtype, problem.device = _dtype(like), _device(like)
@@ -121,7 +121,7 @@ def _from_products(source: Any, n: int | None, kind: Property, max_products: int
     if product.shape is None and n is None:
         raise ArgumentError("n", f"the dimension, since {letter} is a function of columns", None, "try n=…")
     size = checks.integer("n", n if product.shape is None else product.shape[0], at_least=1)
-    if n is not None and n != size:
+    if n is not None and checks.integer("n", n, at_least=1) != size:
         raise ArgumentError("n", f"{size}, the operator's own size", n, "leave it out")
     problem = Problem(size, dtype=_dtype(source), device=_device(source))
     if size <= (READ_OFF if max_products is None else max_products):

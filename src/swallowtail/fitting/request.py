@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import numpy as np
+
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.budget import MOST_ROUNDS, Budget, default_budget, largest_budget
@@ -85,11 +87,14 @@ class Request:
             self._check_budget()
         if self.max_products is not None:
             checks.integer("max_products", self.max_products, at_least=1)
-        if self.max_seconds is not None and self.max_seconds != math.inf:
+        endless = isinstance(self.max_seconds, (float, np.floating)) and self.max_seconds == math.inf
+        if self.max_seconds is not None and not endless:
             checks.number("max_seconds", self.max_seconds, above=0)
         if self.target_angle is not None and not 0 < checks.number("target_angle", self.target_angle) < 90:
             raise ArgumentError("target_angle", "degrees above 0 and below 90", self.target_angle, "try 5")
         checks.integer("seed", self.seed, at_least=0)
+        if self.checkpoint is not None:
+            checks.path("checkpoint", self.checkpoint)
         if self.callback is not None and not callable(self.callback):
             expected = "a function of stage, rotations and objective"
             raise ArgumentError("callback", expected, repr(self.callback), "try `print`")

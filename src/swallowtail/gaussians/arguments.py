@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from typing import Any
 
@@ -20,11 +19,12 @@ HARDLY_ANY = 1e-6  # of the mean variance: less noise leaves unseen directions n
 
 def check_shrinkage(value: Any) -> None:
     """``shrinkage`` is "auto" or a finite number ≥ 0."""
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not (isinstance(value, str) and value == "auto") and not (
-        number and math.isfinite(value) and value >= 0
-    ):
-        raise ArgumentError("shrinkage", '"auto" or a number ≥ 0', repr(value))
+    if isinstance(value, str) and value == "auto":
+        return
+    try:
+        checks.number("shrinkage", value, at_least=0)
+    except ArgumentError as error:
+        raise ArgumentError("shrinkage", '"auto" or a number ≥ 0', error.got) from error
 
 
 def warn_of_a_matrix(X: Any) -> None:
@@ -95,8 +95,12 @@ def check_covariance(model: Any, n: int) -> None:
     if isinstance(model.wiring, Butterfly) and model.wiring.n != n:
         expected = f"a Butterfly on the {n} columns of X"
         raise ArgumentError("wiring", expected, repr(model.wiring), f"try Butterfly({n})")
-    if model.sketch not in ("auto", True, False):
+    if not isinstance(model.sketch, (bool, np.bool_)) and not (
+        isinstance(model.sketch, str) and model.sketch == "auto"
+    ):
         raise ArgumentError("sketch", '"auto", True or False', repr(model.sketch), 'try "auto"')
+    for name in ("rank_one", "blend", "assume_centered"):
+        checks.flag(name, getattr(model, name))
     if model.n_rotations is not None:
         checks.integer("n_rotations", model.n_rotations, at_least=0)
     checks.integer("sketch_size", model.sketch_size, at_least=1)

@@ -181,7 +181,7 @@ def trace_of_product(
     batch = torch.broadcast_shapes(P.batch_shape, S.batch_shape)
     axes = (slice(None),) + (None,) * len(batch)
     count = n if n_probes is None else n_probes
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(checks.seed("seed", seed))
     total, step = (
         torch.zeros((), dtype=S.dtype, device=S.device),
         max(1, _BLOCK // (n * max(1, batch.numel()))),

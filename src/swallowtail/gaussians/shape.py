@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from swallowtail import checks
 from swallowtail.operators import HybridOperator, Rotation, SymmetricOperator
 
 
@@ -84,6 +85,7 @@ class Shape:
 
     def sample(self, n_samples: int, seed: int) -> Tensor:
         """Rows of N(0, Σ), shape (n_samples, n)."""
+        checks.fits_in_memory("samples", n_samples * self.n * self._root.dtype.itemsize)
         generator = torch.Generator().manual_seed(seed)
         z = torch.randn(n_samples, self.n, generator=generator, dtype=self._root.dtype)
         if self.rank:

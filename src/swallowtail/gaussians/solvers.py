@@ -44,6 +44,11 @@ def conjugate_gradients(
         max_iterations: stop after so many.
     """
     b = checks.as_tensor("b", b)
+    checks.function("matvec", matvec, "rows (m, n)")
+    if preconditioner is not None:
+        checks.function("preconditioner", preconditioner, "rows (m, n)")
+    checks.number("tolerance", tolerance, at_least=0)
+    checks.integer("max_iterations", max_iterations, at_least=0)
     x, r = torch.zeros_like(b), b.clone()
     size = b.norm(dim=-1).clamp_min(torch.finfo(b.dtype).tiny)
     precondition = preconditioner or (lambda v: v)
@@ -69,9 +74,11 @@ def log_determinant(matvec: Matvec, like: SymmetricOperator, seed: int = 0) -> E
     log det A = Σ log d + tr log(D^−½ Qᵀ A Q D^−½): the trace is estimated by Lanczos quadrature over random signs.
     The closer the operator, the smaller the trace and its error.
     """
+    checks.function("matvec", matvec, "rows (m, n)")
+    checks.instance("like", like, SymmetricOperator)
     n, root = like.n, like.eigenvalues.rsqrt()
     inner: Matvec = lambda v: like.rotation.T(matvec(like.rotation(v * root))) * root
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(checks.seed("seed", seed))
     z = (torch.randint(0, 2, (N_PROBES, n), generator=generator) * 2 - 1).to(like.device, like.dtype)
     values = _quadrature(inner, z, min(N_STEPS, n)) * n
     error = float(values.std() / math.sqrt(N_PROBES)) if n > 1 else 0.0

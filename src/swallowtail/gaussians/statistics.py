@@ -67,9 +67,11 @@ class DenseMoments:
         others = self.mean + (self.mean - mean) * (m / rest)
         delta = mean - others
         left = self.scatter - scatter - np.outer(delta, delta * (rest * m / self.count))
-        # A difference of positive matrices: where nothing is left, rounding may fall below zero.
+        # A difference of positive matrices: where nothing is left, rounding may fall below zero. Where rows differ in
+        # the last digits of their mean only, the means' rounding counts as spread, or the rest is not positive.
         diagonal = np.einsum("ii->i", left)
         np.maximum(diagonal, 0.0, out=diagonal)
+        diagonal += rest * self.n * (np.finfo(np.float64).eps * others) ** 2
         return left / rest, X - others
 
     def _of(self, X: np.ndarray, weights: np.ndarray | None) -> tuple[float, np.ndarray, np.ndarray]:

@@ -72,7 +72,11 @@ def select_backend(x: Tensor) -> str:
     >>> select_backend(torch.zeros(3))
     'cpu'
     """
-    return _forced.get() or _for_device(x.device.type)
+    try:
+        return _forced.get() or _for_device(x.device.type)
+    except AttributeError:
+        checks.instance("x", x, Tensor)
+        raise
 
 
 @functools.cache

@@ -38,6 +38,11 @@ class Operator:
         """(*batch, n, n)."""
         return torch.Size((*self.batch_shape, self.n, self.n))
 
+    @property
+    def ndim(self) -> int:
+        """2, and one for every axis of the batch."""
+        return 2 + len(self.batch_shape)
+
     def __call__(self, x: Any) -> Any:
         """Act on vectors that lie on the last axis: x (*batch, n)."""
         if type(x) is torch.Tensor:  # the hooks check it
@@ -88,11 +93,11 @@ class Operator:
             raise ArgumentError("index", "two indices, of a row and of a column", got, hint)
         positions = torch.arange(self.n, device=self.device)
         try:
-            rows, columns = (positions[part] for part in index)
+            rows, columns = (positions[checks.readable(part)] for part in index)
             pointwise = all(not isinstance(part, (int, slice)) for part in index)
             if pointwise:
                 rows, columns = torch.broadcast_tensors(rows, columns)
-        except (IndexError, TypeError, RuntimeError) as error:
+        except (IndexError, TypeError, RuntimeError, ValueError) as error:
             raise ArgumentError(
                 "index", f"rows and columns below {self.n}", repr(index), str(error)
             ) from error
@@ -192,8 +197,18 @@ def own(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def device_and_dtype(device: Any, dtype: torch.dtype | None) -> tuple[Any, torch.dtype | None]:
-    """The arguments of ``to``; a dtype may come first, as with tensors."""
-    return (None, device) if isinstance(device, torch.dtype) else (device, dtype)
+    """The arguments of ``to``, checked; a dtype may come first, as with tensors."""
+    if isinstance(device, torch.dtype):
+        device, dtype = None, device
+    if dtype is not None:  # whole numbers would cut angles off
+        checks.real_dtype("dtype", dtype)
+    return None if device is None else checks.device("device", device), dtype
+
+
+def to_array(result: torch.Tensor) -> np.ndarray:
+    """A result for a caller who gave an array; NumPy has no bfloat16."""
+    result = result.detach().cpu()
+    return (result.float() if result.dtype == torch.bfloat16 else result).numpy()
 
 
 def _incoming(name: str, value: Any, operator: Operator) -> tuple[torch.Tensor, Any]:
@@ -202,7 +217,7 @@ def _incoming(name: str, value: Any, operator: Operator) -> tuple[torch.Tensor, 
         return value, lambda result: result
     like = torch.empty(0, dtype=operator.dtype, device=operator.device)
     tensor = checks.as_tensor(name, value, like)
-    return tensor, lambda result: result.detach().cpu().numpy()
+    return tensor, to_array
 
 
 def _refuse(other: Any, rule: tuple[str, str]) -> Any:
@@ -217,4 +232,6 @@ def _is_number(c: Any) -> bool:
     """A real number; a tensor of one number counts, so that gradients reach it."""
     if isinstance(c, torch.Tensor):
         return c.ndim == 0 and not c.is_complex()
+    if isinstance(c, int) and not isinstance(c, bool) and abs(c) >= 2**1023:
+        raise ArgumentError("", "a number that a float holds", checks.short(c))
     return isinstance(c, (int, float, np.integer, np.floating)) and not isinstance(c, bool)

@@ -10,9 +10,9 @@ import torch
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.operators import updates
-from swallowtail.operators.base import Affine, device_and_dtype
+from swallowtail.operators.base import Affine, device_and_dtype, own, to_array
 from swallowtail.operators.rotation import Rotation
-from swallowtail.operators.symmetric import SymmetricOperator, seeded
+from swallowtail.operators.symmetric import SymmetricOperator, floored, seeded
 from swallowtail.ops.route import KERNEL, route
 from swallowtail.wiring import Pairs
 
@@ -27,7 +27,7 @@ class HybridOperator(Affine):
     Args:
         symmetric: S.
         basis: U, shape (n, r); its columns need not be orthonormal.
-        weights: w, shape (r,), of either sign.
+        weights: w, shape (r,), of either sign. Both are copied, and shared only if they require gradients.
 
     >>> S = SymmetricOperator(Rotation.identity(2), torch.tensor([1.0, 1.0]))
     >>> HybridOperator(S, torch.tensor([[1.0], [1.0]]), torch.tensor([2.0])).to_dense()
@@ -39,16 +39,17 @@ class HybridOperator(Affine):
         checks.instance("symmetric", symmetric, SymmetricOperator)
         checks.single("symmetric", symmetric.batch_shape)
         self.symmetric, self.n = symmetric, symmetric.n
-        self.basis = checks.as_tensor("basis", basis, symmetric.eigenvalues)
-        self.weights = checks.as_tensor("weights", weights, symmetric.eigenvalues)
-        if self.basis.ndim != 2 or self.basis.shape[0] != self.n:
-            raise ArgumentError("basis", f"shape ({self.n}, r)", tuple(self.basis.shape))
-        if self.weights.shape != self.basis.shape[1:]:
-            expected = f"shape ({self.basis.shape[1]},), one weight per column of basis"
-            raise ArgumentError("weights", expected, tuple(self.weights.shape))
-        checks.same_device(eigenvalues=symmetric.eigenvalues, basis=self.basis, weights=self.weights)
-        if not self.basis.requires_grad:  # a copy, column by column in memory: skinny products are faster so
-            self.basis = self.basis.T.clone(memory_format=torch.contiguous_format).T
+        self._basis = checks.as_tensor("basis", basis, symmetric.eigenvalues)
+        self._weights = checks.as_tensor("weights", weights, symmetric.eigenvalues)
+        if self._basis.ndim != 2 or self._basis.shape[0] != self.n:
+            raise ArgumentError("basis", f"shape ({self.n}, r)", tuple(self._basis.shape))
+        if self._weights.shape != self._basis.shape[1:]:
+            expected = f"shape ({self._basis.shape[1]},), one weight per column of basis"
+            raise ArgumentError("weights", expected, tuple(self._weights.shape))
+        checks.same_device(eigenvalues=symmetric.eigenvalues, basis=self._basis, weights=self._weights)
+        if not self._basis.requires_grad:  # a copy, column by column in memory: skinny products are faster so
+            self._basis = self._basis.T.clone(memory_format=torch.contiguous_format).T
+        self._weights = own(self._weights)
         self.batch_shape = torch.Size()
 
     @staticmethod
@@ -61,6 +62,16 @@ class HybridOperator(Affine):
         return HybridOperator(SymmetricOperator(rotation, d), basis, weights)
 
     @property
+    def basis(self) -> torch.Tensor:
+        """U, shape (n, r): a copy, or the tensor itself if it requires gradients."""
+        return own(self._basis)
+
+    @property
+    def weights(self) -> torch.Tensor:
+        """w, shape (r,): a copy, or the tensor itself if it requires gradients."""
+        return own(self._weights)
+
+    @property
     def rotation(self) -> Rotation:
         """Q."""
         return self.symmetric.rotation
@@ -68,18 +79,18 @@ class HybridOperator(Affine):
     @property
     def rank(self) -> int:
         """How many rank-one terms there are."""
-        return int(self.basis.shape[1])
+        return int(self._basis.shape[1])
 
     @property
     def dtype(self) -> torch.dtype:  # type: ignore[override]
         """The dtype all parts promote to."""
-        both = torch.promote_types(self.basis.dtype, self.weights.dtype)
+        both = torch.promote_types(self._basis.dtype, self._weights.dtype)
         return torch.promote_types(self.symmetric.dtype, both)
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
         """The device of all parts."""
-        return self.basis.device
+        return self._basis.device
 
     @property
     def T(self) -> HybridOperator:
@@ -94,26 +105,26 @@ class HybridOperator(Affine):
     def to(self, device: Any = None, dtype: torch.dtype | None = None) -> HybridOperator:
         """The same operator on another device or in another dtype."""
         device, dtype = device_and_dtype(device, dtype)
-        basis, weights = (t.to(device=device, dtype=dtype) for t in (self.basis, self.weights))
+        basis, weights = (t.to(device=device, dtype=dtype) for t in (self._basis, self._weights))
         return HybridOperator(self.symmetric.to(device, dtype), basis, weights)
 
     def _affine(self, scale: Any, shift: Any) -> HybridOperator:
-        return HybridOperator(self.symmetric._affine(scale, shift), self.basis, self.weights * scale)
+        return HybridOperator(self.symmetric._affine(scale, shift), self._basis, self._weights * scale)
 
     def trace(self) -> torch.Tensor:
         """Tr H = Σ d + Σ w ‖u‖²."""
-        return self.symmetric.trace() + (self.weights * (self.basis * self.basis).sum(0)).sum()
+        return self.symmetric.trace() + (self._weights * (self._basis * self._basis).sum(0)).sum()
 
     def diagonal(self, method: str = "exact", n_probes: int = 100, seed: int = 0) -> torch.Tensor:
         """diag H, shape (n,); the part of S as `SymmetricOperator.diagonal` finds it."""
         own = self.symmetric.diagonal(method, n_probes, seed)
-        return own + (self.basis * self.basis) @ self.weights
+        return own + (self._basis * self._basis) @ self._weights
 
     def quadratic_form(self, x: Any) -> Any:
         """xᵀ H x for vectors on the last axis."""
         if not isinstance(x, torch.Tensor):
             like = torch.empty(0, dtype=self.dtype, device=self.device)
-            return self.quadratic_form(checks.as_tensor("x", x, like)).detach().cpu().numpy()
+            return to_array(self.quadratic_form(checks.as_tensor("x", x, like)))
         own = self.symmetric.quadratic_form(x)
         U, w = self._terms(own.dtype)
         return (own.to(U.dtype) + ((x.to(U.dtype) @ U) ** 2) @ w).to(own.dtype)
@@ -126,14 +137,14 @@ class HybridOperator(Affine):
         inverse = self.symmetric.inverse(epsilon)
         U, w = self._terms(self.dtype)
         basis, weights = updates.woodbury(U, inverse @ U, w)
-        return HybridOperator(inverse, basis.to(self.basis.dtype), weights.to(self.weights.dtype))
+        return HybridOperator(inverse, basis.to(self._basis.dtype), weights.to(self._weights.dtype))
 
     def solve(self, B: Any, epsilon: float | None = None) -> Any:
         """H⁻¹ B for B (n,) or (n, k), by Woodbury's formula; zero eigenvalues of S as in `inverse`."""
         self._check_solved(B)
         if not isinstance(B, torch.Tensor):
             like = torch.empty(0, dtype=self.dtype, device=self.device)
-            return self.solve(checks.as_tensor("B", B, like), epsilon).detach().cpu().numpy()
+            return to_array(self.solve(checks.as_tensor("B", B, like), epsilon))
         inverse = self.symmetric.inverse(epsilon)
         first = inverse @ B
         U, w = self._terms(first.dtype)
@@ -164,7 +175,7 @@ class HybridOperator(Affine):
             tolerance = 1e-8 if U.dtype == torch.float64 else 1e-5
         checks.number("tolerance", tolerance, above=0)
         basis, weights = updates.of_function(self.symmetric, U, w, f, tolerance, at_most)
-        return HybridOperator(f_of_S, basis.to(self.basis.dtype), weights.to(self.weights.dtype))
+        return HybridOperator(f_of_S, basis.to(self._basis.dtype), weights.to(self._weights.dtype))
 
     def sample(
         self,
@@ -179,9 +190,10 @@ class HybridOperator(Affine):
         H, is a ValueError unless ``epsilon``, the floor of D, is given; so is a zero of D beside negative weights.
         """
         d, dtype = self.symmetric.eigenvalues, torch.promote_types(self.dtype, torch.float32)
-        U, w = (t.to(dtype) for t in (self.basis, self.weights))
-        d = (d if epsilon is None else d.clamp(min=epsilon)).to(dtype)
+        U, w = (t.to(dtype) for t in (self._basis, self._weights))
+        d = floored(d, epsilon).to(dtype)
         count = checks.integer("n_samples", n_samples, at_least=0)
+        checks.fits_in_memory("samples", count * self.n * dtype.itemsize)
         generator = seeded(self.device, seed, generator)
         z = torch.randn((count, self.n), generator=generator, dtype=dtype, device=self.device)
         if bool((d < 0).any()):
@@ -201,13 +213,13 @@ class HybridOperator(Affine):
         """As an operator of the ``linear_operator`` package (GPyTorch's): a sum of two."""
         from swallowtail.operators.linear_operator import as_sum
 
-        return as_sum(self.symmetric, self.basis, self.weights)
+        return as_sum(self.symmetric, self._basis, self._weights)
 
     def to_sparse_factors(self) -> list[Any]:
         """SciPy CSR matrices whose product is H: [1 U], Q₁, …, diag(D, w), …, Q₁ᵀ, [1 U]ᵀ."""
         from scipy.sparse import block_diag, csr_array, eye_array, hstack
 
-        U, w = (t.detach().cpu().double().numpy() for t in (self.basis, self.weights))
+        U, w = (t.detach().cpu().double().numpy() for t in (self._basis, self._weights))
         first = hstack([eye_array(self.n), csr_array(U)]).tocsr()
         factors = self.symmetric.to_sparse_factors()
         middle = len(factors) // 2
@@ -231,10 +243,10 @@ class HybridOperator(Affine):
         """U and w in the dtype to compute in: half precision is storage only."""
         half = like in checks.HALF
         dtype = torch.promote_types(torch.float32 if half else like, self.dtype)
-        return self.basis.to(dtype), self.weights.to(dtype)
+        return self._basis.to(dtype), self._weights.to(dtype)
 
     def _rows(self, x: torch.Tensor) -> torch.Tensor:
-        d, U, w = self.symmetric._eigenvalues, self.basis, self.weights
+        d, U, w = self.symmetric._eigenvalues, self._basis, self._weights
         plain = x.ndim == 2 and x.shape[1] == self.n and x.dtype == d.dtype == U.dtype == w.dtype
         if plain and x.dtype not in checks.HALF and route(x, self.rotation._angles, d, U, w) is KERNEL:
             # The usual case, without what the others need: for n = 64 that takes half of the time.

@@ -54,6 +54,7 @@ class Rotation(Operator):
     ) -> Rotation:
         """All angles zero."""
         wiring = Butterfly(n, depth)
+        device, dtype = device_and_dtype(device, dtype)
         return cls(wiring, torch.zeros(wiring.n_rotations, dtype=dtype, device=device))
 
     @classmethod
@@ -70,6 +71,7 @@ class Rotation(Operator):
         """Angles uniform in (−π, π). Far from Haar at depth 1: n lg n / 2 angles stand for n(n − 1)/2."""
         wiring = Butterfly(n, depth)
         draws = _uniform(wiring.n_rotations, seed, generator)
+        device, dtype = device_and_dtype(device, dtype)
         return cls(wiring, ((2 * draws - 1) * math.pi).to(device, dtype or torch.get_default_dtype()))
 
     @classmethod
@@ -81,6 +83,7 @@ class Rotation(Operator):
         if checks.integer("n", n, at_least=1) & (n - 1):
             raise ArgumentError("n", "a power of two for a Hadamard rotation", n, "try Rotation.random")
         wiring = Butterfly(n)
+        device, dtype = device_and_dtype(device, dtype)
         return cls(wiring, torch.full((wiring.n_rotations,), math.pi / 4, dtype=dtype, device=device))
 
     @property
@@ -198,5 +201,5 @@ def _uniform(count: int, seed: int | None, generator: torch.Generator | None) ->
         if seed is None:
             generator.seed()
         else:
-            generator.manual_seed(seed)
+            generator.manual_seed(checks.seed("seed", seed))
     return torch.rand(count, dtype=torch.float64, generator=generator, device=generator.device).cpu()

@@ -17,7 +17,7 @@ class SignedRotation(Operator):
 
     Args:
         rotation: Q.
-        signs: ±1, shape (n,), or (*batch, n).
+        signs: ±1, shape (n,), or (*batch, n). They are copied.
 
     >>> reflection = SignedRotation(Rotation.identity(2), torch.tensor([1.0, -1.0]))
     >>> reflection @ torch.tensor([3.0, 4.0])
@@ -35,13 +35,18 @@ class SignedRotation(Operator):
             wrong = signs[signs.abs() != 1]
             got = f"{wrong.numel()} others, the first {float(wrong[0]):.3g}"
             raise ArgumentError("signs", "+1 or −1", got, "try torch.sign")
-        self.signs = signs.to(rotation.dtype)
+        self._signs = signs.to(rotation.dtype).clone()
         self.n = rotation.n
+
+    @property
+    def signs(self) -> torch.Tensor:
+        """The diagonal of S, shape (n,) or (*batch, n): a copy."""
+        return self._signs.clone()
 
     @property
     def batch_shape(self) -> torch.Size:  # type: ignore[override]
         """Leading axes of angles and signs, broadcast together."""
-        return torch.broadcast_shapes(self.rotation.batch_shape, self.signs.shape[:-1])
+        return torch.broadcast_shapes(self.rotation.batch_shape, self._signs.shape[:-1])
 
     @property
     def dtype(self) -> torch.dtype:  # type: ignore[override]
@@ -58,8 +63,8 @@ class SignedRotation(Operator):
         """(Q S)ᵀ = (S Qᵀ S) S, and S Qᵀ S is Qᵀ with θ → σᵢσⱼθ: G between two signs is G or its inverse."""
         transposed = self.rotation.T
         i, j = _ends(transposed).to(self.device).unbind(-1)
-        angles = transposed._angles * (self.signs[..., i] * self.signs[..., j])
-        return SignedRotation(Rotation(transposed.wiring, angles), self.signs)
+        angles = transposed._angles * (self._signs[..., i] * self._signs[..., j])
+        return SignedRotation(Rotation(transposed.wiring, angles), self._signs)
 
     @property
     def multiply_adds(self) -> int:
@@ -69,7 +74,7 @@ class SignedRotation(Operator):
     def to(self, device: Any = None, dtype: torch.dtype | None = None) -> SignedRotation:
         """The same operator on another device or in another dtype."""
         device, dtype = device_and_dtype(device, dtype)
-        return SignedRotation(self.rotation.to(device, dtype), self.signs.to(device=device, dtype=dtype))
+        return SignedRotation(self.rotation.to(device, dtype), self._signs.to(device=device, dtype=dtype))
 
     def to_sparse_factors(self) -> list[Any]:
         """The paper's sparse-BLAS form, SciPy CSR: Q₁, …, Q_L, S; their product is Q S."""
@@ -77,7 +82,7 @@ class SignedRotation(Operator):
 
         checks.single("to_sparse_factors", self.batch_shape)
         factors = self.rotation.to_sparse_factors()
-        return [*factors, diags_array(self.signs.cpu().double().numpy()).tocsr()]
+        return [*factors, diags_array(self._signs.cpu().double().numpy()).tocsr()]
 
     def _rows(self, x: torch.Tensor) -> torch.Tensor:
         return self.rotation._rows(self._flipped(x))
@@ -86,17 +91,18 @@ class SignedRotation(Operator):
         return self._flipped(self.rotation._transposed_rows(x))
 
     def _on_columns(self, X: torch.Tensor, transposed: bool = False) -> torch.Tensor:
-        signs = self.signs[..., None].to(X.dtype)
+        signs = self._signs[..., None].to(X.dtype)
         if transposed:
             return signs * self.rotation._on_columns(X, transposed=True)
         return self.rotation._on_columns(signs * X)
 
     def _flipped(self, x: torch.Tensor) -> torch.Tensor:
         checks.last_axis("x", x, self.n, "n")  # before (…, 1) broadcasts
-        return x * self.signs.to(x.dtype)
+        checks.same_device(x=x, signs=self._signs)
+        return x * self._signs.to(x.dtype)
 
     def __repr__(self) -> str:
-        negative = int((self.signs < 0).sum())
+        negative = int((self._signs < 0).sum())
         return f"SignedRotation(n={self.n}, {negative} negative, {self.rotation!r})"
 
 

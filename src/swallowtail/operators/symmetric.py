@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 
 from swallowtail import checks, ops
 from swallowtail.errors import ArgumentError
-from swallowtail.operators.base import Affine, device_and_dtype, own
+from swallowtail.operators.base import Affine, device_and_dtype, own, to_array
 from swallowtail.operators.rotation import Rotation, count_multiply_adds
 from swallowtail.wiring import Butterfly
 
@@ -84,7 +85,7 @@ class SymmetricOperator(Affine):
 
     def function(self, f: Callable[[torch.Tensor], torch.Tensor]) -> SymmetricOperator:
         """f(H) = Q f(D) Qᵀ; ``f`` acts on the tensor of eigenvalues, e.g. ``torch.sqrt``."""
-        eigenvalues = f(self.eigenvalues)
+        eigenvalues = checks.function("f", f, "a tensor of eigenvalues")(self.eigenvalues)
         if not isinstance(eigenvalues, torch.Tensor) or eigenvalues.shape[-1:] != (self.n,):
             got = f"one to {getattr(eigenvalues, 'shape', type(eigenvalues).__name__)}"
             raise ArgumentError("f", "a function from (…, n) eigenvalues to as many", got)
@@ -104,7 +105,7 @@ class SymmetricOperator(Affine):
 
     def logdet(self, epsilon: float | None = None) -> torch.Tensor:
         """log det H = Σ log d; as torch.logdet, −inf for a zero eigenvalue, NaN if det H < 0."""
-        d = self._eigenvalues if epsilon is None else self._eigenvalues.clamp(min=epsilon)
+        d = floored(self._eigenvalues, epsilon)
         d = d.expand(*self.batch_shape, self.n)
         total = d.abs().log().sum(-1)
         negative = (d < 0).sum(-1) % 2 == 1
@@ -118,7 +119,7 @@ class SymmetricOperator(Affine):
         """xᵀ H x for vectors on the last axis; stops halfway through the product."""
         if not isinstance(x, torch.Tensor):
             like = torch.empty(0, dtype=self.dtype, device=self.device)
-            return self.quadratic_form(checks.as_tensor("x", x, like)).detach().cpu().numpy()
+            return to_array(self.quadratic_form(checks.as_tensor("x", x, like)))
         return ops.quadratic_form(
             x, self.rotation.wiring, self.rotation._angles, self._eigenvalues, cache=self._cache
         )
@@ -134,7 +135,7 @@ class SymmetricOperator(Affine):
         """
         checks.choice("method", method, ("exact", "estimate"))
         if method == "estimate":
-            generator = torch.Generator().manual_seed(seed)
+            generator = torch.Generator().manual_seed(checks.seed("seed", seed))
             count = checks.integer("n_probes", n_probes, at_least=1)
             signs = torch.randint(0, 2, (self.n, count), generator=generator) * 2 - 1
             z = signs.to(self.device, self.dtype)
@@ -155,12 +156,13 @@ class SymmetricOperator(Affine):
 
         A negative eigenvalue is a ValueError unless ``epsilon`` is given; zero means no spread.
         """
-        d = self._eigenvalues if epsilon is None else self._eigenvalues.clamp(min=epsilon)
+        d = floored(self._eigenvalues, epsilon)
         if bool((d < 0).any()):
             got = f"{int((d < 0).sum())} negative, the least {float(d.detach().min()):.3g}"
             raise ArgumentError("sample", "eigenvalues ≥ 0", got, "try `epsilon=0`")
         generator = seeded(self.device, seed, generator)
         shape = (checks.integer("n_samples", n_samples, at_least=0), *self.batch_shape, self.n)
+        checks.fits_in_memory("samples", math.prod(shape) * self.dtype.itemsize)
         arithmetic = torch.float32 if self.dtype in checks.HALF else self.dtype
         z = torch.randn(shape, generator=generator, dtype=arithmetic, device=self.device)
         return self.rotation((z * d.sqrt()).to(self.dtype))
@@ -181,9 +183,7 @@ class SymmetricOperator(Affine):
 
     def _invertible(self, d: torch.Tensor, epsilon: float | None) -> torch.Tensor:
         if epsilon is not None:
-            if not epsilon > 0:
-                raise ArgumentError("epsilon", "a number > 0", epsilon)
-            return d.clamp(min=epsilon)
+            return floored(d, checks.number("epsilon", epsilon, above=0))
         if bool((d == 0).any()):
             hint = "try `epsilon=1e-6`, the floor the paper puts on D when it inverts"
             got = f"{int((d == 0).sum())} of {d.numel()} zero"
@@ -229,6 +229,11 @@ class SymmetricOperator(Affine):
         return f"SymmetricOperator(n={self.n}, {self.rotation!r})"
 
 
+def floored(d: torch.Tensor, epsilon: float | None) -> torch.Tensor:
+    """Eigenvalues of at least ``epsilon``, if it is given."""
+    return d if epsilon is None else d.clamp(min=checks.number("epsilon", epsilon))
+
+
 def seeded(device: torch.device, seed: int | None, generator: torch.Generator | None) -> torch.Generator:
     """The generator given, or a new one of this seed; without one, of a random seed."""
     if generator is None:
@@ -236,5 +241,5 @@ def seeded(device: torch.device, seed: int | None, generator: torch.Generator | 
         if seed is None:
             generator.seed()
         else:
-            generator.manual_seed(seed)
+            generator.manual_seed(checks.seed("seed", seed))
     return generator

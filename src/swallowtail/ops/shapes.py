@@ -19,6 +19,8 @@ def canonical(
     for name, tensor in zip(("x", "angles", "eigenvalues"), (x, angles, *diagonals), strict=False):
         if not isinstance(tensor, Tensor):
             raise ArgumentError(name, "a torch tensor", type(tensor).__name__, "try torch.as_tensor(...)")
+        if tensor.layout is not torch.strided:
+            checks.strided(name, tensor)
         checks.real_dtype(name, tensor.dtype)
         size, what = (wiring.n_rotations, "the wiring's K") if name == "angles" else (wiring.n, "n")
         checks.last_axis(name, tensor, size, what)

@@ -159,7 +159,7 @@ class Grouped(Pairs):
         if isinstance(pairs, str):
             layers = checks.integer("layers", layers, at_least=0)
             if checks.choice("pairs", pairs, ("random", "butterfly")) == "random":
-                pairs = random_layers(blocks, layers, np.random.default_rng(seed))
+                pairs = random_layers(blocks, layers, np.random.default_rng(checks.seed("seed", seed)))
             else:
                 pairs = butterfly_layers(n, size, layers)
         listed = Pairs(n, pairs)

@@ -26,7 +26,8 @@ class Pairs(Wiring):
 
     def __init__(self, n: int, layers: Iterable[Any]) -> None:
         self.n = checks.integer("n", n, at_least=1)
-        arrays = [_layer_array(self.n, index, pairs) for index, pairs in enumerate(layers)]
+        given = checks.items("layers", layers, "layers of pairs [(i, j), …]")
+        arrays = [_layer_array(self.n, index, pairs) for index, pairs in enumerate(given)]
         self._set(np.concatenate(arrays) if arrays else np.zeros((0, 2), np.int64), [len(a) for a in arrays])
 
     def _set(self, pairs: np.ndarray, sizes: Sequence[int]) -> None:
@@ -116,9 +117,10 @@ def pairs_array(n: int, name: str, pairs: Any) -> np.ndarray:
     expected = "pairs of integers, shape (m, 2)"
     try:
         array = np.asarray(pairs)
-    except ValueError as error:
+    except (ValueError, TypeError, RuntimeError) as error:
         hint = "try [(i, j), …] with two integers each"
-        raise ArgumentError(name, expected, "rows of unequal length", hint) from error
+        got = "rows of unequal length" if isinstance(error, ValueError) else f"no array ({error})"
+        raise ArgumentError(name, expected, got, hint) from error
     if array.size == 0:
         return np.zeros((0, 2), np.int64)
     if array.ndim != 2 or array.shape[1] != 2 or not np.issubdtype(array.dtype, np.integer):

@@ -210,6 +210,7 @@ def wiring_for(n: int, wiring: Wiring | None) -> Wiring:
     """The given wiring, or the paper's, on n coordinates."""
     if wiring is None:
         return Butterfly(n)
+    checks.instance("wiring", wiring, Wiring, "try Butterfly(n)")
     if wiring.n != n:
         raise ArgumentError("wiring", f"one on n = {n} coordinates", wiring)
     return wiring
@@ -228,7 +229,8 @@ def start_rotation(wiring: Wiring, angles: Any, rng: np.random.Generator) -> tup
 
 def given_eigenvalues(n: int, eigenvalues: Any) -> np.ndarray:  # shape: (n,)
     """The given numbers, a copy; one number stands for n equal ones."""
-    values = as_rows("eigenvalues", np.atleast_1d(eigenvalues))[0]
+    plain = np.isscalar(eigenvalues) or isinstance(eigenvalues, (list, tuple))
+    values = as_rows("eigenvalues", np.atleast_1d(eigenvalues) if plain else eigenvalues)[0]
     if len(values) not in (1, n):
         raise ArgumentError("eigenvalues", f"n = {n} numbers, or one", len(values))
     return np.array(np.broadcast_to(values, n))
@@ -245,8 +247,8 @@ def rate_pair(rate: Rate | tuple[Rate, Rate]) -> tuple[Rate, Rate]:
     if len(rates) != 2:
         raise ArgumentError("rate", "one for Q and one for D", len(rates))
     for alpha in rates:
-        if not callable(alpha) and not (np.isfinite(alpha) and alpha >= 0):
-            raise ArgumentError("rate", "a finite number ≥ 0 or a function of the step", alpha)
+        if not callable(alpha):
+            checks.number("rate", alpha, at_least=0)
     return rates
 
 
@@ -259,9 +261,7 @@ def evaluate(rate: Rate, start: int, n_steps: int) -> np.ndarray:  # shape: (n_s
 
 def floor_or_nan(floor: float | None) -> float:
     """ε as the kernel takes it: NaN for none."""
-    if floor is not None and not (np.isfinite(floor) and floor >= 0):
-        raise ArgumentError("floor", "a finite number ≥ 0 or None", floor)
-    return float("nan") if floor is None else float(floor)
+    return float("nan") if floor is None else checks.number("floor", floor, at_least=0)
 
 
 def _converged(history: list[Epoch], tolerance: float) -> bool:

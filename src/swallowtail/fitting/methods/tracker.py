@@ -77,12 +77,17 @@ class Tracker:
         self.wiring = wiring_for(self.n, wiring)
         self._rotation = checks.choice("loss", loss, LOSSES) == "rotation"
         self._rates, self._floor = rate_pair(rate), floor_or_nan(floor)
-        self._rescale, self._unit_inputs = bool(rescale), bool(unit_inputs)
-        if normalized_step is not None and not (np.isfinite(normalized_step) and normalized_step > 0):
-            raise ArgumentError("normalized_step", "a number > 0 or None", normalized_step, "try 0.5")
+        self._rescale, self._unit_inputs = (
+            checks.flag("rescale", rescale),
+            checks.flag("unit_inputs", unit_inputs),
+        )
+        if normalized_step is not None:
+            checks.number("normalized_step", normalized_step, above=0)
         self._normalized = float(normalized_step or 0.0)
         self._pairs = unsigned_pairs(self.wiring)
-        self._cosines, self._sines = start_rotation(self.wiring, angles, np.random.default_rng(seed))
+        self._cosines, self._sines = start_rotation(
+            self.wiring, angles, np.random.default_rng(checks.seed("seed", seed))
+        )
         self._eigenvalues = given_eigenvalues(self.n, 1.0 if eigenvalues is None else eigenvalues)
         self._guess_eigenvalues = eigenvalues is None and self._rescale
         self._moments = np.zeros(3)  # running means of ‖x‖², ‖y‖² and (yᵀy′)², y′ from the update before

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.product import flat_pairs
 from swallowtail.fitting.methods.pairs import fit_pairs
 from swallowtail.fitting.timing.record import Table, calibration_file, read_tables, write_tables
@@ -61,6 +62,8 @@ def calibrate(
     """
     device = torch.device(device)
     path = calibration_file() if path is None else path
+    if path is None:
+        raise ArgumentError("path", "a path, as this user has no home folder", "none", "set XDG_CACHE_HOME")
     tables = read_tables(path)
     threads = torch.get_num_threads()
     try:

@@ -16,12 +16,12 @@ import json
 import math
 import os
 import sys
-import uuid
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from swallowtail import atomic
 from swallowtail.errors import ArgumentError
 
 FORMAT = 1
@@ -31,27 +31,32 @@ Points = list[tuple[float, float]]  # (amount, seconds), rising amounts
 Table = dict[str, Any]  # "vectors", "made", "hardware", and "series": name → n → Points
 
 
-def calibration_file() -> Path:
-    """Where `calibrate` keeps its record: in the user's cache folder."""
-    if sys.platform == "win32":
-        folder = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    else:
-        folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+def calibration_file() -> Path | None:
+    """Where `calibrate` keeps its record: in the user's cache folder; None for a user who has none."""
+    windows = sys.platform == "win32"
+    folder = os.environ.get("LOCALAPPDATA" if windows else "XDG_CACHE_HOME")
+    if not folder:
+        try:
+            folder = str(Path.home() / ("AppData/Local" if windows else ".cache"))
+        except RuntimeError:  # a user without an entry and without HOME, as containers have them
+            return None
     return Path(folder) / "swallowtail" / "times.json"
 
 
-def read_tables(path: Path) -> dict[str, Table]:
-    """The tables of a record, checked; none if there is no such file.
+def read_tables(path: Path | None) -> dict[str, Table]:
+    """The tables of a record, checked; none if there is no such file, or none that this user may read.
 
     A damaged or newer record is an `ArgumentError` that says how to get rid of it.
     """
+    if path is None:
+        return {}
     try:
         text = path.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return {}
     try:
         return dict(_parsed(text))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise ArgumentError(
             str(path),
             f"a record of times of format {FORMAT}",
@@ -63,15 +68,9 @@ def read_tables(path: Path) -> dict[str, Table]:
 def write_tables(path: Path, tables: dict[str, Table]) -> None:
     """Write a record; at every moment the file is the old one or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        temporary.write_text(
-            json.dumps({"format": FORMAT, "tables": tables}, indent=1) + "\n", encoding="utf-8"
-        )
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    contents = json.dumps({"format": FORMAT, "tables": tables}, indent=1) + "\n"
+    with atomic.replacing(path) as file:
+        file.write(contents.encode())
 
 
 @lru_cache(maxsize=4)  # every fit reads the same two

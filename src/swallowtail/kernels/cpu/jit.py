@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import hashlib
 import os
 import pickle
-import signal
 import sys
 import threading
 import time
@@ -29,6 +27,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 import numba
+from numba import types
 from numba.core import event
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.ccallback import CFunc
@@ -36,12 +35,15 @@ from numba.core.cgutils import alloca_once_value, for_range, for_range_slice
 from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.sigutils import normalize_signature
 
+from swallowtail.kernels.cpu import interrupts
+
 __all__ = ["alloca_once_value", "cfunc", "for_range", "for_range_slice", "njit", "register_bytes"]
 __all__ += ["seconds_compiling", "switched_off", "watch_compilation"]
 
 config: Any = numba.config  # its names are set when it is imported
 KERNELS = Path(__file__).parent
 DIGEST = hashlib.sha256  # of a cache file's contents
+_PLAIN = (types.Number, types.Boolean, types.NoneType, types.RawPointer)  # need no guard, which costs time
 
 
 def switched_off() -> str | None:
@@ -68,7 +70,7 @@ def njit(cache: bool = False, *, inner: bool = False, **options: Any) -> Callabl
             return compiled
         if cache:
             compiled._cache = _Cache(function)
-        compiled._compile_for_args = _uninterrupted(compiled._compile_for_args)
+        _guard(compiled)
         return compiled
 
     return compile_later
@@ -81,32 +83,29 @@ class _Inner(CPUDispatcher):
         raise TypeError(f"{self.py_func.__name__} can be called from compiled code only")
 
 
-def _uninterrupted(compile_for_args: Callable[..., Any]) -> Callable[..., Any]:
-    """What Numba calls to compile, with Ctrl-C put off until it is done.
+class _Guarded(CPUDispatcher):
+    """A function that may return arrays. Ctrl-C while Numba makes Python objects of them is no SystemError."""
 
-    Numba takes its global lock in Python code. An interrupt between the lock and the block it guards leaves it locked
-    for ever: the next thread that has to compile would wait for it, and the main thread for that thread.
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        try:
+            return super().__call__(*arguments, **named)
+        except SystemError as error:
+            interrupts.raise_cause(error)
+            raise
 
-    The collector of cycles rests meanwhile: looking through what Numba makes takes a tenth of the time.
-    """
 
-    def compile_undisturbed(*arguments: Any, **options: Any) -> Any:
-        handler = signal.getsignal(signal.SIGINT)
-        if threading.current_thread() is not threading.main_thread() or not callable(handler):
-            return compile_for_args(*arguments, **options)
-        caught, collects = list[tuple[int, Any]](), gc.isenabled()
-        signal.signal(signal.SIGINT, lambda number, frame: caught.append((number, frame)))
-        gc.disable()
+def _guard(compiled: Any) -> None:
+    """Let interrupts neither fall into the compiler nor be taken for errors of Numba's."""
+    compile_for_args = interrupts.put_off(compiled._compile_for_args)
+
+    def compile_and_look(*arguments: Any, **options: Any) -> Any:
         try:
             return compile_for_args(*arguments, **options)
         finally:
-            if collects:
-                gc.enable()
-            signal.signal(signal.SIGINT, handler)
-            if caught:
-                handler(*caught[0])
+            plain = all(isinstance(a.signature.return_type, _PLAIN) for a in compiled.overloads.values())
+            object.__setattr__(compiled, "__class__", CPUDispatcher if plain else _Guarded)
 
-    return compile_undisturbed
+    compiled._compile_for_args = compile_and_look
 
 
 def cfunc(signature: Any, function: Callable[..., Any]) -> Any:
