@@ -20,7 +20,7 @@ from swallowtail.operators import Rotation, SymmetricOperator
 
 
 def curve(quick: bool) -> list[Row]:
-    """Angle against time: growth alone, with a polish, and the default, beside eigtj, at several K."""
+    """Angle against time: greedy growth, with a polish, built, and the default, beside eigtj, at several K."""
     matrices = {
         "n_mu=32": st.random_symmetric(64, 32, FIRST),
         "digits": datasets.digits_covariance(),
@@ -34,9 +34,10 @@ def curve(quick: bool) -> list[Row]:
         paper = n * (n - 1).bit_length() // 2
         for K in (paper // 4, paper // 2, paper, 2 * paper, 4 * paper):
             ways: dict[str, Row] = {
-                "swallowtail, grown": {"cycles": 0, "finish": 0},
-                "swallowtail, grown, 10 iterations": {"cycles": 0, "finish": 10},
-                "swallowtail, grown and polished": {"cycles": 0},
+                "swallowtail, grown": {"steps": 0, "cycles": 0, "finish": 0},
+                "swallowtail, grown, 10 iterations": {"steps": 0, "cycles": 0, "finish": 10},
+                "swallowtail, grown and polished": {"steps": 0, "cycles": 0},
+                "swallowtail, built": {"cycles": 0},
                 "swallowtail": {},
             }
             for name, arguments in ways.items():

@@ -26,7 +26,7 @@ def by_device(job: Job) -> tuple[Candidate, Quality, int, str]:
     """Fit on chosen pairs where H lies; what the runner makes a result of."""
     request, H = job.request, job.problem.tensor
     assert H is not None
-    options = {key: request.options[key] for key in ("cycles", "finish") if key in request.options}
+    options = {key: request.options[key] for key in ("steps", "cycles", "finish") if key in request.options}
     fit = fit_on_device(
         H,
         job.budget,

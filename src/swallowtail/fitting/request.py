@@ -41,7 +41,7 @@ _SGD = (
 )
 OPTIONS = {  # what a method takes beyond the fields of `Request`
     "symmetric": {
-        "pairs": ("cycles", "finish"),
+        "pairs": ("steps", "cycles", "finish"),
         "grouped": ("size", "n_rounds", "cycles", "finish"),
         "butterfly": ("starts", "kicks", "order"),
         "hybrid": ("rank",),
@@ -50,6 +50,7 @@ OPTIONS = {  # what a method takes beyond the fields of `Request`
     },
     "rotation": {"pairs": ("cycles",), "butterfly": ("starts", "kicks"), "sgd": _SGD},
 }
+COUNTS = ("steps", "cycles", "finish", "starts", "kicks", "passes")  # options that are whole numbers from 0
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,8 @@ class Request:
         options = OPTIONS[self.kind]
         known = options.get(self.method, ())
         if name in known:
+            if name in COUNTS and self.options[name] is not None:
+                checks.integer(name, self.options[name], at_least=0)
             return
         owners = [method for method, names in options.items() if name in names]
         if owners:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from fitting.core.matrices import covariance, scrambled_kernel
 
-from swallowtail.fitting.core.matching import grow_matching
+from swallowtail.fitting.core.matching import PAIRS, grow_matching, least_weight, sampled
 from swallowtail.fitting.core.product import TARGETS
 
 MATRICES = {
@@ -43,3 +43,17 @@ def test_pairs_of_the_largest_weights(name, target):
             Q[np.ix_([i, j], [i, j])] = [[np.cos(t), -np.sin(t)], [np.sin(t), np.cos(t)]]
         np.testing.assert_allclose(A, Q.T @ H @ Q, atol=1e-12)
         np.testing.assert_allclose(A[tuple(pairs.T)], 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [30, 200])
+def test_the_least_weight_lets_so_many_pairs_meet(n):
+    weights = covariance(n) ** 2
+    np.fill_diagonal(weights, 0.0)
+    least = least_weight(weights[sampled(n)])
+    assert (weights > least).sum() / 2 == pytest.approx(PAIRS * n, rel=0.1)
+    assert least_weight(weights[:3, :12].copy()) == 0.0
+
+
+def test_equal_pairs_all_weigh_enough():
+    weights = 1.0 - np.eye(50)
+    assert 0.0 < least_weight(weights) < 1.0

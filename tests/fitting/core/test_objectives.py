@@ -37,7 +37,7 @@ def test_starts_are_layers_that_reach_nearly_all(start, target):
     pairs, angles = objective.begin(A, start, 10**6, 1)
     assert len(np.unique(pairs)) == 2 * len(pairs)  # disjoint
     assert 8 <= len(pairs) <= 18
-    assert start == "layers" or len(pairs) == 18
+    assert start == "layers" or len(pairs) >= 16
     np.testing.assert_allclose(A, objective.residual(pairs, angles), atol=1e-12)
     assert len(objective.begin(A, start, 5, 1)[1]) == 5
 

@@ -7,6 +7,31 @@ import numpy as np
 from swallowtail.fitting.core.growth import jacobi_angle
 from swallowtail.fitting.core.product import MATRIX, compiled, cosines, falling_order, inner, rows_to_basis
 
+PAIRS = (
+    10  # per coordinate may meet, those of the largest weights; MNIST's covariance ends 8 % worse if all may
+)
+SAMPLE = 64  # rows that show how large these are
+
+
+def sampled(n: int) -> np.ndarray:  # shape: (SAMPLE or n,)
+    """The rows that `least_weight` looks at."""
+    return np.linspace(0, n - 1, min(SAMPLE, n)).astype(np.int64)
+
+
+def least_weight(weights: np.ndarray) -> float:
+    """What a pair has to weigh; rotations of less weight are better spent elsewhere.
+
+    Args:
+        weights: of the rows `sampled` with all coordinates, and 0 with their own; shape (m, n). It is changed.
+    """
+    m, n = weights.shape
+    count = 2 * PAIRS * m  # every pair stands in two rows
+    if count > m * (n - 2):
+        return 0.0
+    weights = weights.ravel()
+    weights.partition(weights.size - count)
+    return float(weights[weights.size - count]) * (1.0 - 1e-9)  # so that of equal pairs all may meet
+
 
 @compiled
 def grow_matching(

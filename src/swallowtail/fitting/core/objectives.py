@@ -12,7 +12,7 @@ from swallowtail.fitting.core.curvature import derivatives, steps
 from swallowtail.fitting.core.groups import together
 from swallowtail.fitting.core.growth import parallel_jacobi
 from swallowtail.fitting.core.lbfgs import MEMORY, lbfgs
-from swallowtail.fitting.core.matching import grow_matching
+from swallowtail.fitting.core.matching import grow_matching, least_weight, sampled
 from swallowtail.fitting.core.newton import newton_rotations
 from swallowtail.fitting.core.product import (
     FLOOR,
@@ -218,7 +218,14 @@ class Objective(Smooth):
     def begin(self, A: np.ndarray, start: str, count: int, enough: int) -> tuple[np.ndarray, np.ndarray]:
         if start == "layers":
             return parallel_jacobi(A, count, 0.0, self.target, self.floor, self._least, enough)
-        return grow_matching(A, count, self.target, self.floor, self._least)
+        rows = sampled(self.n)
+        weights = A[rows]
+        if self.target != MATRIX:
+            deviation = np.sqrt(np.maximum(np.diagonal(A), self.floor))
+            weights = weights / deviation[rows, None] / deviation
+        weights = weights**2
+        weights[np.arange(len(rows)), rows] = 0.0
+        return grow_matching(A, count, self.target, self.floor, max(self._least, least_weight(weights)))
 
     def in_front(
         self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float, report: Report

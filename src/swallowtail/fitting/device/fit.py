@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from swallowtail.fitting.core.build import Plan
 from swallowtail.fitting.core.product import flat_pairs, layered
 from swallowtail.fitting.core.records import Callback, DenseFit
 from swallowtail.fitting.core.search import search_pairs
@@ -40,6 +41,7 @@ def fit_on_device(
     n_rotations: int,
     *,
     effort: str = "default",
+    steps: int | None = None,
     cycles: int | None = None,
     finish: int | None = None,
     seed: int = 0,
@@ -49,7 +51,7 @@ def fit_on_device(
 
     Args:
         H: symmetric, shape (n, n); half precision is fitted in float32.
-        n_rotations, effort, cycles, finish, seed, callback: as in `methods.pairs.fit_pairs`.
+        n_rotations, effort, steps, cycles, finish, seed, callback: as in `methods.pairs.fit_pairs`.
 
     Returns:
         As `methods.pairs.fit_pairs`, K + n numbers on the host.
@@ -67,7 +69,7 @@ def fit_on_device(
         seed=seed,
         callback=callback,
         polish=EFFORTS[effort].polish,
-        plan=EFFORTS[effort].plan,
+        plan=EFFORTS[effort].plan if steps is None else Plan(steps),
     )
     wiring, angles = layered(objective.n, search.pairs, search.angles)
     d = objective.eigenvalues(search.pairs, search.angles)

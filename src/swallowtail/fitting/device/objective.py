@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from swallowtail.fitting.core.curvature import LEAST
+from swallowtail.fitting.core.matching import least_weight, sampled
 from swallowtail.fitting.core.objectives import NEWTON_SHARE, Objective, Report, Searched, place
 from swallowtail.fitting.core.product import MATRIX
 from swallowtail.fitting.device.growth import (
@@ -62,7 +63,8 @@ class DeviceObjective(Searched):
     def begin(self, A: Any, start: str, count: int, enough: int) -> tuple[np.ndarray, np.ndarray]:
         if start == "layers":
             return grow_layers(A, count, 0.0, self._least, enough)
-        return grow_matching(A, count, self._least)
+        weights = A.rest[torch.from_numpy(sampled(self.n)).to(A.rest.device)].double() ** 2
+        return grow_matching(A, count, max(self._least, least_weight(weights.cpu().numpy())))
 
     def in_front(
         self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float, report: Report
