@@ -45,6 +45,7 @@ TOLERANCE = 1e-3  # nats per dimension
 # Few rows say little about shares. So 1 / (1 + (N / this)²) of all held-out rows are taken to be as "shrunk" says.
 FEW = 10.0
 SPREAD = 10.0  # how many times larger than its own a column's variance may be there, with very few rows
+DOUBT = 3.7  # and how far below most others, in median absolute deviations of log variances: 2.5 standard deviations
 LEAST_SHARE = 0.02  # of the largest: what a model must have in the first fold to be tried in all
 
 
@@ -142,11 +143,23 @@ def _seen(
     moments = (fold.held_out.T @ fold.held_out) / (s * len(fold.held_out))
     moments[np.diag_indices(len(S))] += floor
     usual = _shrunk(S, floor, spectrum.analytic_intensity(S, rest))
-    # A column of tiny variance may keep its own, unless there are very few rows.
-    scale = np.sqrt(np.minimum(1.0, (1 + SPREAD * few) * (np.diagonal(S) + floor) / np.diagonal(usual)))
+    scale = _own_scales(np.diagonal(S) + floor, np.diagonal(usual), few)
     return Seen(
         members, (1 - few) * moments + few * usual * np.outer(scale, scale), usual, fold.held_out / np.sqrt(s)
     )
+
+
+def _own_scales(own: np.ndarray, usual: np.ndarray, few: float) -> np.ndarray:  # shape: (n,)
+    """Factors that take columns from the ``usual`` variances to their ``own``, where those are tiny.
+
+    Columns may differ in their units. But few rows of a column with heavy tails may lie close together: of a column of
+    the Boston house prices 6 rows may show 1/370 of its deviation. So a variance is not believed to be farther below
+    most others than `DOUBT` says.
+    """
+    logs = np.log(own)
+    middle = np.median(logs)
+    least = np.exp(middle - DOUBT * np.median(np.abs(logs - middle)))
+    return np.sqrt(np.minimum(1.0, (1 + SPREAD * few) * np.maximum(own, least) / usual))
 
 
 def covariance(S: np.ndarray, plan: Plan, unseen: np.ndarray, n_samples: float, target: str) -> np.ndarray:
