@@ -6,6 +6,7 @@ import torch
 from scipy.stats import multivariate_normal
 from sklearn.covariance import OAS, LedoitWolf
 from sklearn.datasets import load_wine
+from sklearn.decomposition import PCA
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -280,3 +281,11 @@ def test_whitened_rows_have_covariance_one(digits):
 def test_a_covariance_in_place_of_samples_is_noted():
     with pytest.warns(UserWarning, match="fit_symmetric"):
         GivensCovariance(n_rotations=3).fit(np.cov(np.random.default_rng(0).standard_normal((4, 30))))
+
+
+def test_a_spectrum_that_falls_evenly_takes_more_factors_than_thirty():
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.standard_normal((80, 80)))[0]
+    X = rng.standard_normal((820, 80)) * np.sqrt(np.exp(-np.arange(80) / 8) + 1e-4) @ basis.T
+    found, rival = GivensCovariance().fit(X[:320]), PCA(50).fit(X[:320])
+    assert found.score(X[320:]) > rival.score(X[320:]) - 80 * 0.05

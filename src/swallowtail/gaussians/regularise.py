@@ -39,7 +39,9 @@ MODELS = ("rotations", "shrunk", "shrunk more", "tree", "factors")
 ROTATIONS, FACTORS = MODELS.index("rotations"), MODELS.index("factors")
 RIDGES = (0.003, 0.03)  # a
 PREFIXES = (0.0, 1 / 32, 1 / 16, 0.125, 0.25, 0.5, 1.0)  # of the rotations allowed
-RANKS = (1, 2, 3, 5, 8, 12, 20, 30)  # of factor analysis
+RANKS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120)  # of factor analysis
+MOST_FACTORS = 0.7  # of rows and of columns: a spectrum that falls evenly has many
+PASSED = 4  # times the best number so far are tried
 MORE = 3.0  # times the δ of OAS
 TOLERANCE = 1e-3  # nats per dimension
 # Few rows say little about shares. So 1 / (1 + (N / this)²) of all held-out rows are taken to be as "shrunk" says.
@@ -239,15 +241,22 @@ def _walk(
 
 
 def _best_rank(folds: Sequence[Fold], unseen: np.ndarray, n_samples: float) -> int:
-    """The number of factors with the least mean loss."""
-    ranks = [rank for rank in RANKS if rank < min(len(unseen), n_samples) / 2] or [0]
-    losses = np.zeros(len(ranks))
-    for fold in folds:
-        s = mean_variance(fold.covariance)
-        for place, found in enumerate(factors.factor_path(fold.covariance / s, ranks)):
+    """The number of factors with the least mean loss; a search that has passed its best ends."""
+    ranks = [rank for rank in RANKS if rank < MOST_FACTORS * min(len(unseen), n_samples)] or [0]
+    scales = [mean_variance(fold.covariance) for fold in folds]
+    paths = [factors.factor_path(fold.covariance / s, ranks) for fold, s in zip(folds, scales, strict=True)]
+    best, least = ranks[0], np.inf
+    for rank in ranks:
+        if rank > PASSED * max(best, 1):
+            break
+        loss = 0.0
+        for path, fold, s in zip(paths, folds, scales, strict=True):
+            found = next(path)
             safe = found._replace(noise=np.maximum(found.noise, unseen / s))
-            losses[place] += factors.mean_loss(safe, fold.held_out / np.sqrt(s), unseen / s)
-    return ranks[int(np.argmin(losses))]
+            loss += factors.mean_loss(safe, fold.held_out / np.sqrt(s), unseen / s)
+        if loss < least:
+            best, least = rank, loss
+    return best
 
 
 def _precisions(
