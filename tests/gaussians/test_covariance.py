@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from scipy.stats import multivariate_normal
 from sklearn.covariance import OAS, LedoitWolf
+from sklearn.datasets import load_wine
+from sklearn.decomposition import PCA
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -207,6 +210,36 @@ def test_a_sample_that_supports_nothing_is_not_taken_at_its_word():
     assert GivensCovariance().fit(X[:20]).score(X[20:]) > oas.score(X[20:]) - 0.4 > bold
 
 
+@pytest.mark.parametrize("n_samples", [2, 3, 4])
+def test_rows_too_few_to_hold_any_out_are_described_better_than_by_oas(n_samples):
+    rows = load_wine().data
+    rows = rows / rows.std(0)
+    gains = []
+    for seed in range(20):
+        X = rows[np.random.default_rng(seed).permutation(len(rows))]
+        train, test = X[:n_samples], X[n_samples:]
+        gains.append(GivensCovariance().fit(train).score(test) - OAS().fit(train).score(test))
+    assert np.mean(gains) / 13 > 0.05
+
+
+def test_few_rows_of_a_heavy_tailed_column_are_not_taken_at_their_word():
+    """The bar on outliers: the lowest score at least Ledoit-Wolf's less twice its absolute value."""
+    for seed in range(5):
+        rows = np.random.default_rng(seed).normal(size=(6, 13))
+        rows[:, 0] *= 0.003
+        unseen = np.random.default_rng(seed + 100).normal(size=(20, 13))
+        unseen[:, 0] *= 3
+        usual = multivariate_normal(rows.mean(0), LedoitWolf().fit(rows).covariance_)
+        assert GivensCovariance().fit(rows).score_samples(unseen).min() > 3 * usual.logpdf(unseen).min()
+
+
+def test_few_rows_keep_the_units_of_their_columns():
+    units = 10.0 ** np.linspace(-6, 6, 13)
+    rows, unseen = np.random.default_rng(0).normal(size=(2, 6, 13))
+    plain, other = (GivensCovariance().fit(rows * unit).score(unseen * unit) for unit in (1.0, units))
+    assert other > plain - 13 * 0.5  # OAS: 14 times 13 lower
+
+
 def test_factors_are_found():
     rng = np.random.default_rng(0)
     W, psi = rng.standard_normal((30, 2)), rng.uniform(0.2, 2, 30)
@@ -248,3 +281,11 @@ def test_whitened_rows_have_covariance_one(digits):
 def test_a_covariance_in_place_of_samples_is_noted():
     with pytest.warns(UserWarning, match="fit_symmetric"):
         GivensCovariance(n_rotations=3).fit(np.cov(np.random.default_rng(0).standard_normal((4, 30))))
+
+
+def test_a_spectrum_that_falls_evenly_takes_more_factors_than_thirty():
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.standard_normal((80, 80)))[0]
+    X = rng.standard_normal((820, 80)) * np.sqrt(np.exp(-np.arange(80) / 8) + 1e-4) @ basis.T
+    found, rival = GivensCovariance().fit(X[:320]), PCA(50).fit(X[:320])
+    assert found.score(X[320:]) > rival.score(X[320:]) - 80 * 0.05

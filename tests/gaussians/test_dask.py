@@ -135,3 +135,16 @@ def test_worker_processes_one_of_which_dies(rows):
     np.testing.assert_array_equal(answers[0], answers[1])
     scale = np.abs(answers[0]).max()
     np.testing.assert_allclose(answers[0], 40 * whole.statistics_.moments.scatter, atol=1e-9 * scale)
+
+
+def test_a_mixture_takes_chunks_without_rows(rows):
+    whole = GivensMixture(2, random_state=0).fit(da.from_array(rows, chunks=(300, 6)))
+    found = GivensMixture(2, random_state=0).fit(da.from_array(rows, chunks=((0, 300, 0, 300), 6)))
+    assert found.score(rows) == pytest.approx(whole.score(rows), abs=1e-6)
+
+
+def test_words_and_squares_out_of_range_are_named(rows):
+    with pytest.raises(ValueError, match=r"X: expected numbers, got <U1 in chunk 0"):
+        GivensCovariance().fit(da.from_array(np.full((4, 2), "a"), chunks=(4, 2)))
+    with np.errstate(over="ignore", invalid="ignore"), pytest.raises(ValueError, match="try other units"):
+        GivensCovariance().fit(da.from_array(1e200 * rows, chunks=(100, 6)))

@@ -9,13 +9,13 @@ import textwrap
 import numpy as np
 import pytest
 
-from swallowtail import GivensCovariance, GivensMixture
+from swallowtail import GivensCovariance, GivensDiscriminant, GivensMixture
 from swallowtail.gaussians.distributed import fit_distributed
 
 PROGRAM = """
 import datetime, os, pickle, sys
-import numpy as np, torch.distributed as dist
-from swallowtail import GivensCovariance, GivensMixture
+import numpy as np, pandas as pd, torch.distributed as dist
+from swallowtail import GivensCovariance, GivensDiscriminant, GivensMixture
 from swallowtail.gaussians.distributed import fit_distributed
 
 folder, rank, world, what = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
@@ -24,8 +24,15 @@ dist.init_process_group(
 )
 X = np.load(f"{folder}/rows.npy")
 X = np.array_split(X, [40, 41])[rank] if world == 3 else np.array_split(X, world)[rank]
-if what == "empty" and rank == 1:
+weights = None
+if what.startswith("empty") and rank == 1:
     X = X[:0]
+if what == "none":
+    X = X[:0]
+if what == "weights":
+    weights = np.ones(len(X) - rank)
+if what == "names":
+    X = pd.DataFrame(X, columns=list("abcdef" if rank == 0 else "bacdef"))
 if what == "nan" and rank == 1:
     X[3, 2] = np.nan
 if what == "columns" and rank == 1:
@@ -33,10 +40,11 @@ if what == "columns" and rank == 1:
 if what == "dead" and rank == 1:
     os._exit(0)
 try:
-    model = fit_distributed(GivensMixture(2, random_state=0) if what == "mixture" else GivensCovariance(), X)
-    result = {"score": model.score(np.load(f"{folder}/rows.npy")), "mean": model.means_ if what == "mixture" else
-              model.location_, "rows": getattr(model, "n_samples_seen_", None)}
-    if what != "mixture":
+    mixture = what.endswith("mixture")
+    model = fit_distributed(GivensMixture(2, random_state=0) if mixture else GivensCovariance(), X, None, weights)
+    result = {"score": model.score(np.load(f"{folder}/rows.npy")), "mean": model.means_ if mixture else
+              model.location_, "rows": getattr(model, "n_samples_seen_", None), "columns": model.n_features_in_}
+    if not mixture:
         result["scatter"] = model.statistics_.moments.scatter
 except (ValueError, RuntimeError) as error:
     result = {"error": str(error)}
@@ -75,7 +83,7 @@ def test_two_processes_find_what_one_finds(tmp_path):
     found = run(tmp_path, 2)
     scale = np.abs(whole.statistics_.moments.scatter).max()
     for one in found:
-        assert one["rows"] == 400
+        assert (one["rows"], one["columns"]) == (400, 6)
         np.testing.assert_allclose(one["scatter"], whole.statistics_.moments.scatter, atol=1e-10 * scale)
         assert one["score"] == pytest.approx(whole.score(rows()), abs=1e-6)
     np.testing.assert_array_equal(found[0]["scatter"], found[1]["scatter"])
@@ -99,11 +107,20 @@ def test_em_over_processes(tmp_path):
     found = run(tmp_path, 2, "mixture")
     np.testing.assert_array_equal(found[0]["mean"], found[1]["mean"])
     assert found[0]["score"] > whole.score(rows()) - 0.05
+    (tmp_path / "b").mkdir()
+    half = GivensMixture(2, random_state=0).fit(rows()[:200])
+    for one in run(tmp_path / "b", 2, "empty mixture"):
+        assert one["score"] == pytest.approx(half.score(rows()), abs=0.05)
 
 
 def test_a_group_has_to_be_there():
     with pytest.raises(RuntimeError, match=r"expected a process group, got none; try .*init_process_group"):
         fit_distributed(GivensCovariance(), rows())
+
+
+def test_other_estimators_are_refused():
+    with pytest.raises(ValueError, match="GivensCovariance or a GivensMixture, got GivensDiscriminant"):
+        fit_distributed(GivensDiscriminant(), rows())
 
 
 @pytest.mark.extras
@@ -112,6 +129,9 @@ def test_a_group_has_to_be_there():
     [
         ("nan", "process 1: NaN or infinity in row 3"),
         ("columns", "process 1 has 5"),
+        ("weights", "process 1: sample_weight is not 200 finite numbers"),
+        ("names", "process 1 has ['b', 'a'"),
+        ("none", "2 rows or more in all processes together"),
         ("dead", "process group no longer works"),
     ],
 )

@@ -22,6 +22,7 @@ The other files serve these:
 | chosen.py, criteria.py | what fitted estimators can be asked |
 | online.py | EM from statistics: stepwise, or by reductions |
 | mixture_plan.py | where EM begins, and how a mixture is regularised |
+| merging.py | batches, merging and forgetting of a covariance |
 | covariance_fit.py | from moments to a covariance |
 | regularise.py | how a covariance is regularised, by cross-validation: a blend of five models |
 | blend.py | the best weights of a sum of precision matrices |

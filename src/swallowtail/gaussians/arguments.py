@@ -14,6 +14,7 @@ from swallowtail.wiring import Butterfly
 # Deviations whose squares, times some hundred coordinates, are normal numbers; and so are their inverses.
 SCALES = {np.dtype(np.float32): (1e-17, 1e17), np.dtype(np.float64): (1e-150, 1e150)}
 BLOCK = 1 << 20  # numbers looked at at once
+FEW = 5  # rows: from fewer nothing is chosen
 HARDLY_ANY = 1e-6  # of the mean variance: less noise leaves unseen directions next to no variance
 
 
@@ -65,6 +66,19 @@ def row_weights(X: np.ndarray, sample_weight: Any) -> np.ndarray:  # shape: (N,)
     from sklearn.utils.validation import _check_sample_weight
 
     return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+
+
+def fit_weights(X: np.ndarray, sample_weight: Any) -> np.ndarray:  # shape: (N,), float64
+    """The same for a fit: says so if weights leave next to no rows, as weights that add up to 1 do."""
+    weights = row_weights(X, sample_weight)
+    if weights.sum() < FEW <= len(X):
+        warnings.warn(
+            f"the weights of {len(X)} rows add up to {weights.sum():.3g}, so they count as so many rows; "
+            "try sample_weight / sample_weight.mean()",
+            UserWarning,
+            stacklevel=4,
+        )
+    return weights
 
 
 def weighted_mean(scores: Any, sample_weight: Any) -> float:

@@ -268,7 +268,7 @@ def _means(X: np.ndarray, resp: np.ndarray) -> np.ndarray:  # shape: (k, n)
         rows = slice(start, start + ROWS)
         total += resp[rows].T.astype(np.float64) @ X[rows].astype(np.float64)
     empty = counts <= NEGLIGIBLE
-    total[empty] = X.mean(0, dtype=np.float64) if empty.any() else 0.0
+    total[empty] = X.mean(0, dtype=np.float64) if empty.any() and len(X) else 0.0
     return total / np.where(empty, 1.0, counts)[:, None]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,29 +12,30 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
-from tqdm import tqdm
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.budget import default_budget
 from swallowtail.gaussians.arguments import (
+    SCALES,
     check_covariance,
     check_scale,
-    row_weights,
+    fit_weights,
     warn_of_a_matrix,
     warn_of_few_rows,
     weighted_mean,
 )
-from swallowtail.gaussians.chosen import Chosen, Fitted
+from swallowtail.gaussians.chosen import Fitted
 from swallowtail.gaussians.covariance_fit import Request, fit_statistics, most_rotations
 from swallowtail.gaussians.dask import dask_statistics, is_dask, map_rows
+from swallowtail.gaussians.merging import Merging
 from swallowtail.gaussians.statistics import RowStatistics, blocks
 from swallowtail.wiring import Wiring
 
 LARGEST_DENSE = 8192  # columns; beyond, n² float64 numbers take more than 512 MiB, so a sketch is kept
 
 
-class GivensCovariance(Chosen, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class GivensCovariance(Merging, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Gaussian covariance Σ = Q D^½ (1 + V diag(w) Vᵀ) D^½ Qᵀ with Q a product of Givens rotations.
 
     Without rank-one terms V it stores K angles and n variances instead of n(n + 1)/2 numbers, and log-densities,
@@ -122,45 +123,6 @@ class GivensCovariance(Chosen, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         self._take(X, sample_weight, fewest=1)
         return self
 
-    def fit_batches(self, batches: Iterable[Any], progress: bool = False) -> GivensCovariance:
-        """Forget what was seen, and fit to batches of rows from any iterator, each read once.
-
-        Args:
-            batches: arrays of shape (m, n), or pairs of such an array and weights (m,); a memory-mapped array needs
-                none of this, `fit` reads it in blocks.
-            progress: show a bar.
-        """
-        self.reset()
-        for batch in tqdm(batches, desc="rows", disable=not progress, unit=" batches"):
-            rows, weights = batch if isinstance(batch, tuple) else (batch, None)
-            self.partial_fit(rows, sample_weight=weights)
-        if not hasattr(self, "statistics_"):
-            raise ArgumentError("batches", "one batch of rows or more", "none")
-        self._state()
-        return self
-
-    def merge(self, other: GivensCovariance) -> GivensCovariance:
-        """Take in all rows that another estimator has seen; both keep their arguments. Returns itself."""
-        checks.instance("other", other, GivensCovariance)
-        other._check_seen()
-        return self.add_statistics(other.statistics_)
-
-    def add_statistics(self, statistics: RowStatistics) -> GivensCovariance:
-        """Take in statistics made elsewhere; see `RowStatistics`. Returns itself."""
-        checks.instance("statistics", statistics, RowStatistics)
-        if not hasattr(self, "statistics_"):
-            self._start(statistics.n, statistics.dtype)
-        self.statistics_.merge(statistics)
-        self._fitted = None
-        return self
-
-    def forget(self, share: float) -> GivensCovariance:
-        """What was seen so far counts ``share`` as much from now on, 0 to 1. Returns itself."""
-        self._check_seen()
-        self.statistics_.forget(share)
-        self._fitted = None
-        return self
-
     def mahalanobis(self, X: Any) -> np.ndarray:
         """Squared distances (x − location)ᵀ Σ⁻¹ (x − location), shape (N,)."""
         shape = self.shape_
@@ -210,12 +172,14 @@ class GivensCovariance(Chosen, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def reset(self) -> None:
         """Forget all that was seen."""
-        if hasattr(self, "statistics_"):
-            del self.statistics_
+        for name in ("statistics_", "feature_names_in_"):
+            if hasattr(self, name):
+                delattr(self, name)
         self._fitted = None
 
     def _start(self, n: int, dtype: Any) -> None:
         self.statistics_ = self.new_statistics(n, dtype)
+        self.n_features_in_ = n
         self._seed = check_random_state(self.random_state).randint(2**31 - 1)
 
     def _take(self, X: Any, sample_weight: Any, fewest: int) -> None:
@@ -232,7 +196,7 @@ class GivensCovariance(Chosen, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             return
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=first, ensure_min_samples=fewest)
         check_scale(X)
-        weights = None if sample_weight is None else row_weights(X, sample_weight)
+        weights = None if sample_weight is None else fit_weights(X, sample_weight)
         if first:
             self._start(X.shape[1], X.dtype)
         self.statistics_.update(X, weights)
@@ -258,7 +222,16 @@ class GivensCovariance(Chosen, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def _refit(self) -> None:
         moments = self.statistics_.moments
         if moments.count <= 0:
-            raise ArgumentError("sample_weight", "weights that add up to more than 0", moments.count)
+            raise ArgumentError(
+                "sample_weight",
+                "weights that add up to more than 0",
+                moments.count,
+                "or partial_fit after forget(0)",
+            )
+        if not np.isfinite(moments.variances).all():
+            high = SCALES[self.statistics_.dtype][1]
+            expected = f"deviations up to {high:g}, whose squares are in the range of float64"
+            raise ArgumentError("X", expected, "larger ones", "try other units")
         request = Request(
             self._budget(),
             self.wiring,

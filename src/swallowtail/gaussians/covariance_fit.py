@@ -21,6 +21,7 @@ from swallowtail.gaussians.selection import (
 )
 from swallowtail.gaussians.shape import Shape
 from swallowtail.gaussians.statistics import DenseMoments, Reservoir, RowStatistics, SketchMoments
+from swallowtail.gaussians.written import Parts, written
 from swallowtail.operators import Rotation, SymmetricOperator
 from swallowtail.wiring import Wiring
 
@@ -73,14 +74,13 @@ def _fit_dense(moments: DenseMoments, sample: Reservoir, request: Request) -> Fo
     S, rows = moments.covariance, sample.rows.astype(np.float64)
     s, none = mean_variance(S), (np.zeros((len(S), 0)), np.zeros(0))
     pairs_wanted = request.wiring == "pairs"
-    if request.shrinkage != "auto" or moments.count < ENOUGH:
-        # Of fewer rows nothing can be held out: columns alone, and half a mean variance added to each.
-        noise = 0.5 if request.shrinkage == "auto" else float(request.shrinkage)
-        n_rotations = request.n_rotations if request.shrinkage != "auto" else 0
-        plan = Plan(0.0, n_rotations, noise)
+    if request.shrinkage != "auto":
+        plan = Plan(0.0, request.n_rotations, float(request.shrinkage))
         rotation, d = fit_covariance(S, plan, request.target, request.wiring, POLISH, request.seed)
         return Found(Shape(rotation, d, *none, request.dtype), {"rotations": 1.0}, float(d.min()) / s)
     unseen = spectrum.unseen(np.diagonal(S), rows, moments.count)
+    if moments.count < ENOUGH:
+        return _fit_few(moments, unseen, request)
     cheap = len(S) * request.n_rotations <= CHEAP
     count = min(MORE_FOLDS if cheap else N_FOLDS, len(rows))
     parts = zip(np.array_split(rows, count), np.array_split(sample.weights, count), strict=True)
@@ -91,13 +91,35 @@ def _fit_dense(moments: DenseMoments, sample: Reservoir, request: Request) -> Fo
     blend = dict(zip(regularise.MODELS, found.weights.tolist(), strict=True))
     if pairs_wanted:
         made = regularise.fit(S, found, unseen, moments.count, target, POLISH, budget, request.rank_one)
-        rotation = rotation_of(len(S), made.pairs, made.angles)
-        shape = Shape(rotation, made.variances, made.basis, made.weights, request.dtype)
-        return Found(shape, blend, shape.least / s)
+        return _found(made, blend, s, request.dtype)
     plan = Plan(found.ridge, budget, 0.0)
     rotation, d = fit_covariance(S, plan, target, request.wiring, POLISH, request.seed)
     d = s * found.level(d / s, _along(rotation, unseen) / s)
     return Found(Shape(rotation, d, *none, request.dtype), blend, float(d.min()) / s)
+
+
+def _fit_few(moments: DenseMoments, unseen: np.ndarray, request: Request) -> Found:
+    """From rows too few to hold any out: the OAS estimate, for a new row about a mean that is itself uncertain.
+
+    With mean and S of the same N rows, a new row's second moments about that mean are (N + 1) / (N − 1) times S.
+    """
+    S, N = moments.covariance, max(moments.count, 2.0)
+    s, delta = mean_variance(S), spectrum.analytic_intensity(S, N)
+    more = 1.0 if moments.centered else (N + 1) / (N - 1)
+    C = more * ((1 - delta) * S + delta * s * np.eye(len(S))) + np.diag(unseen)
+    blend = {"shrunk": 1.0}
+    if request.wiring == "pairs" and 2 <= len(S) <= LARGEST_BLEND:
+        made = written(C, unseen, request.n_rotations, request.target, POLISH, request.rank_one)
+        return _found(made, blend, s, request.dtype)
+    rotation, d = fit_covariance(C, Plan(0.0, 0, 0.0), request.target, request.wiring, POLISH, request.seed)
+    none = np.zeros((len(d), 0)), np.zeros(0)
+    return Found(Shape(rotation, d, *none, request.dtype), blend, float(d.min()) / s)
+
+
+def _found(made: Parts, blend: dict[str, float], s: float, dtype: Any) -> Found:
+    rotation = rotation_of(len(made.variances), made.pairs, made.angles)
+    shape = Shape(rotation, made.variances, made.basis, made.weights, dtype)
+    return Found(shape, blend, shape.least / s)
 
 
 def _without(moments: DenseMoments, rows: np.ndarray, weights: np.ndarray) -> Fold:

@@ -123,6 +123,8 @@ def _rows(X: Any) -> Any:
 
 def _one(rows: Any, weights: Any, make: Callable[..., Any], index: int, n: int) -> Any:
     rows = np.asarray(rows)
+    if rows.dtype.kind not in "biuf":
+        raise ArgumentError("X", "numbers", f"{rows.dtype} in chunk {index}")
     if rows.ndim != 2 or rows.shape[1] != n:
         raise ArgumentError("X", f"{n} columns in every chunk", f"shape {rows.shape} in chunk {index}")
     _check_finite(rows, index)

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
-from swallowtail.gaussians.arguments import check_scale, row_weights
+from swallowtail.gaussians.arguments import check_scale, fit_weights
 from swallowtail.gaussians.classes import Candidate, Classes, candidates, class_scores
 
 FOLDS = 3
@@ -78,7 +78,7 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ArgumentError("y", "2 classes or more", f"{len(self.classes_)} class")
-        often = row_weights(X, sample_weight)
+        often = fit_weights(X, sample_weight)
         X, labels, often = X[often > 0], labels[often > 0], often[often > 0]
         counts, shares = np.bincount(labels), np.bincount(labels, often, len(self.classes_))
         if not shares.all():

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from swallowtail.errors import ArgumentError
+from swallowtail.gaussians.arguments import check_scale
 from swallowtail.gaussians.mixture_statistics import MixtureStatistics
 from swallowtail.gaussians.statistics import DenseMoments, Reservoir, RowStatistics
 
@@ -31,8 +32,16 @@ def fit_distributed(estimator: Any, X: Any, group: Any = None, sample_weight: An
     Returns:
         The estimator, fitted, the same in all processes.
     """
-    rows = agreed(X, group)
-    weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+    if not hasattr(estimator, "fit_reductions") and not hasattr(estimator, "add_statistics"):
+        raise ArgumentError("estimator", "a GivensCovariance or a GivensMixture", type(estimator).__name__)
+    rows, weights, names = agreed(X, sample_weight, group)
+    fitted = _fit(estimator, rows, weights, group)
+    if names is not None:
+        fitted.feature_names_in_ = names
+    return fitted
+
+
+def _fit(estimator: Any, rows: np.ndarray, weights: np.ndarray | None, group: Any) -> Any:
     if hasattr(estimator, "fit_reductions"):
         own_sample = Reservoir(rows.shape[1], rows.dtype)
         own_sample.update(rows, weights)
@@ -44,8 +53,11 @@ def fit_distributed(estimator: Any, X: Any, group: Any = None, sample_weight: An
     own = estimator.new_statistics(rows.shape[1], rows.dtype)
     if len(rows):
         own.update(rows, weights)
+    total = all_rows(own, group)
+    if total.n_rows < 2:
+        raise ArgumentError("X", "2 rows or more in all processes together", total.n_rows)
     estimator.reset()
-    return estimator.add_statistics(all_rows(own, group))
+    return estimator.add_statistics(total)
 
 
 def all_rows(own: RowStatistics, group: Any = None) -> RowStatistics:
@@ -97,8 +109,10 @@ def all_mixture(own: MixtureStatistics, group: Any = None) -> MixtureStatistics:
     return MixtureStatistics(counts, means, rotated, squares, float(log_density), float(n_rows), scatters)
 
 
-def agreed(X: Any, group: Any = None) -> np.ndarray:
-    """This process's rows as an array, once all processes have said that theirs are good.
+def agreed(
+    X: Any, sample_weight: Any = None, group: Any = None
+) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """This process's rows, weights and names of columns, once all processes have said that theirs are good.
 
     Raises:
         ArgumentError: in all processes alike, naming those whose rows cannot be used.
@@ -107,26 +121,54 @@ def agreed(X: Any, group: Any = None) -> np.ndarray:
         raise RuntimeError(
             "fit_distributed: expected a process group, got none; try torch.distributed.init_process_group(...) first"
         )
-    rows, trouble = None, ""
+    rows, weights, trouble = None, None, ""
     try:
-        rows = np.asarray(X)
-        rows = rows if rows.dtype == np.float32 else rows.astype(np.float64)
-        if rows.ndim != 2:
-            trouble = f"an array of shape {rows.shape}"
-        elif not np.isfinite(rows).all():
-            trouble = f"NaN or infinity in row {int(np.nonzero(~np.isfinite(rows).all(1))[0][0])}"
+        rows, weights = _checked(X, sample_weight)
     except (TypeError, ValueError) as error:
         trouble = str(error)
-    said = _gathered((trouble, None if rows is None else (rows.shape[-1], str(rows.dtype))), group)
-    bad = [f"process {rank}: {what}" for rank, (what, _) in enumerate(said) if what]
+    kind = None if rows is None else (rows.shape[1], str(rows.dtype))
+    said = _gathered((trouble, kind, _names(X)), group)
+    bad = [f"process {rank}: {what}" for rank, (what, _, _) in enumerate(said) if what]
     if bad:
         raise ArgumentError("X", "finite rows (m, n) in every process", "; ".join(bad))
-    kinds = [kind for _, kind in said]
-    if len(set(kinds)) > 1:
-        listing = ", ".join(f"process {rank} has {kind[0]} of {kind[1]}" for rank, kind in enumerate(kinds))
-        raise ArgumentError("X", "as many columns of one dtype in every process", listing)
+    _same(
+        "as many columns of one dtype",
+        {rank: f"{kind[0]} of {kind[1]}" for rank, (_, kind, _) in enumerate(said)},
+    )
+    named = {rank: found for rank, (_, _, found) in enumerate(said) if found}
+    _same("columns of the same names", {rank: str(found) for rank, found in named.items()})
     assert rows is not None
-    return rows
+    names = next(iter(named.values()), None)
+    return rows, weights, None if names is None else np.array(names, object)
+
+
+def _names(X: Any) -> list[str]:
+    """Names of a dataframe's columns, if they are words; an array has none."""
+    names = list(getattr(X, "columns", []))
+    return names if all(isinstance(name, str) for name in names) else []
+
+
+def _checked(X: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    rows = np.asarray(X)
+    rows = rows if rows.dtype == np.float32 else rows.astype(np.float64)
+    if rows.ndim != 2:
+        raise ValueError(f"an array of shape {rows.shape}")
+    if not np.isfinite(rows).all():
+        raise ValueError(f"NaN or infinity in row {int(np.nonzero(~np.isfinite(rows).all(1))[0][0])}")
+    if len(rows):
+        check_scale(rows)
+    if sample_weight is None:
+        return rows, None
+    weights = np.asarray(sample_weight, np.float64)
+    if weights.shape != rows.shape[:1] or not (np.isfinite(weights) & (weights >= 0)).all():
+        raise ValueError(f"sample_weight is not {len(rows)} finite numbers ≥ 0")
+    return rows, weights
+
+
+def _same(what: str, found: dict[int, str]) -> None:
+    if len(set(found.values())) > 1:
+        listing = ", ".join(f"process {rank} has {one}" for rank, one in found.items())
+        raise ArgumentError("X", f"{what} in every process", listing)
 
 
 def _guarded(call: Callable[[], Any]) -> Any:

@@ -20,6 +20,7 @@ from swallowtail.gaussians import online
 from swallowtail.gaussians.arguments import (
     check_mixture,
     check_scale,
+    fit_weights,
     row_weights,
     warn_of_few_rows,
     weighted_mean,
@@ -220,7 +221,7 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
         X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
         check_scale(X)
         check_mixture(self, X)
-        often = row_weights(X, sample_weight)
+        often = fit_weights(X, sample_weight)
         state = check_random_state(self.random_state)
         warm = self.warm_start and hasattr(self, "_components")
         best: tuple[float, Any] = (-np.inf, None)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.factor import Factor
 
@@ -59,6 +60,11 @@ class DenseMoments:
     def covariance(self) -> np.ndarray:  # shape: (n, n)
         """M / N."""
         return self.scatter / self.count
+
+    @property
+    def variances(self) -> np.ndarray:  # shape: (n,)
+        """Of every column."""
+        return np.diagonal(self.scatter) / self.count
 
     def without(self, X: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The covariance of all rows but these (m, n), and these minus the mean of all others."""
@@ -173,7 +179,9 @@ class Reservoir:
 
     def forget(self, share: float) -> None:
         """What was seen so far counts ``share`` as much from now on."""
-        self.weights = self.weights * share
+        left = self.weights * share
+        kept = left > 0
+        self.keys, self.rows, self.weights = self.keys[kept], self.rows[kept], left[kept]
 
     @property
     def room(self) -> int:
@@ -237,6 +245,7 @@ class RowStatistics:
 
     def update(self, X: np.ndarray, weights: np.ndarray | None = None) -> None:
         """Take in rows (m, n), each as often as its weight (m,) says; once by default."""
+        X, weights = self._checked(X, weights)
         for rows in blocks(X):
             self.moments.update(X[rows], None if weights is None else weights[rows])
         self.sample.update(X, weights)
@@ -258,10 +267,24 @@ class RowStatistics:
 
     def forget(self, share: float) -> None:
         """What was seen so far counts ``share`` as much from now on: 1 keeps all, 0 nothing."""
-        if not 0 <= share <= 1:
+        if checks.number("share", share, at_least=0) > 1:
             raise ArgumentError("share", "a number from 0 to 1", share)
         self.moments.forget(share)
         self.sample.forget(share)
+
+    def _checked(self, X: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+        """One NaN would spoil everything that was seen before and everything that these are merged with."""
+        X = np.asarray(X)
+        if X.ndim != 2 or X.shape[1] != self.n or X.dtype.kind not in "biuf":
+            raise ArgumentError("X", f"rows of {self.n} numbers", f"{X.dtype} of shape {X.shape}")
+        if not all(np.isfinite(X[rows]).all() for rows in blocks(X)):
+            raise ArgumentError("X", "finite numbers", "NaN or infinity")
+        if weights is not None:
+            weights = np.asarray(weights, np.float64)
+            if weights.shape != X.shape[:1] or not (np.isfinite(weights) & (weights >= 0)).all():
+                expected = f"{len(X)} finite numbers ≥ 0, one for each row"
+                raise ArgumentError("weights", expected, f"others, of shape {weights.shape}")
+        return X, weights
 
 
 def blocks(X: np.ndarray) -> Iterator[slice]:
