@@ -102,7 +102,7 @@ def pack(operator: AnyOperator) -> tuple[dict[str, Any], dict[str, torch.Tensor]
     elif isinstance(wiring, Pairs):
         header["wiring"] = {"n": wiring.n}
         tensors["pairs"] = torch.from_numpy(wiring.pairs.astype(np.int32))
-        tensors["offsets"] = torch.from_numpy(wiring.offsets)
+        tensors["offsets"] = torch.from_numpy(wiring.offsets.copy())
     if isinstance(wiring, Grouped):
         header["wiring"]["round_layers"] = wiring.round_layers.tolist()
         header["wiring"]["group_sizes"] = [[len(group) for group in groups] for groups in wiring.groups]

@@ -1,11 +1,14 @@
 """Pairs: any layers, however they are given."""
 
+import pickle
+
 import numpy as np
+import pytest
 from cases import random_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from swallowtail import Pairs
+from swallowtail import Grouped, Pairs
 
 
 def test_pairs_takes_lists_tuples_and_arrays():
@@ -50,3 +53,15 @@ def test_a_packed_sequence_keeps_its_product(n, count, seed):
 
 def test_random_pairs_have_the_layers_asked_for():
     assert np.diff(random_pairs(9, 4, empty=(1,)).offsets).tolist()[1] == 0
+
+
+@pytest.mark.parametrize(
+    "wiring", [Pairs(4, [[(0, 3)], [(1, 2)]]), Grouped(4, [[([0, 3], [(0, 3)])]])], ids=repr
+)
+def test_nobody_writes_to_what_kernels_follow(wiring):
+    for array in (wiring.pairs, wiring.offsets):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 10**9
+    wiring.layer(0)[:] = 10**9
+    assert wiring.pairs.max() == 3
+    assert pickle.loads(pickle.dumps(wiring)) == wiring

@@ -31,11 +31,12 @@ class Pairs(Wiring):
         self._set(np.concatenate(arrays) if arrays else np.zeros((0, 2), np.int64), [len(a) for a in arrays])
 
     def _set(self, pairs: np.ndarray, sizes: Sequence[int]) -> None:
-        self.pairs = np.ascontiguousarray(pairs, dtype=np.int64)  # shape: (K, 2), layer by layer
+        # For compiled functions, which Numba would compile again for read-only arrays. Nobody may write to them.
+        self.indices = np.ascontiguousarray(pairs, dtype=np.int64)  # shape: (K, 2), layer by layer
         self._offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
         self.n_layers = len(sizes)
-        self.n_rotations = len(self.pairs)
-        self.encoded = as_text([self.n, *self._offsets.tolist()], self.pairs)
+        self.n_rotations = len(self.indices)
+        self.encoded = as_text([self.n, *self._offsets.tolist()], self.indices)
 
     @staticmethod
     def from_flat(n: int, pairs: np.ndarray, offsets: np.ndarray) -> Pairs:
@@ -63,12 +64,17 @@ class Pairs(Wiring):
         sizes = np.bincount(layer_of) if len(sequence) else np.zeros(0, np.int64)
         return Pairs(n, np.split(sequence[order], np.cumsum(sizes)[:-1]) if len(sequence) else []), order
 
+    @property
+    def pairs(self) -> np.ndarray:  # shape: (K, 2)
+        """All pairs, layer by layer. Read-only: kernels go where they say, unchecked."""
+        return read_only(self.indices)
+
     def layer(self, index: int) -> np.ndarray:
-        return self.pairs[self._offsets[index] : self._offsets[index + 1]]
+        return self.indices[self._offsets[index] : self._offsets[index + 1]].copy()
 
     @property
     def offsets(self) -> np.ndarray:
-        return self._offsets
+        return read_only(self._offsets)
 
     @property
     def T(self) -> Pairs:
@@ -94,6 +100,13 @@ class Pairs(Wiring):
 
     def __repr__(self) -> str:
         return f"Pairs(n={self.n}): {self.n_layers} layers, {self.n_rotations} rotations"
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """A view that nobody can write to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _layer_array(n: int, index: int, pairs: Any) -> np.ndarray:

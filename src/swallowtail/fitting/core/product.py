@@ -36,7 +36,7 @@ inlined = njit(inner=True, inline="always", nogil=True, fastmath=True, error_mod
 def flat_pairs(wiring: Wiring) -> np.ndarray:  # shape: (K, 2)
     """The pairs of all layers, Q₁ first."""
     if isinstance(wiring, Pairs):
-        return wiring.pairs
+        return wiring.indices.copy()
     return np.concatenate([*wiring.layers(), np.zeros((0, 2), np.int64)])
 
 

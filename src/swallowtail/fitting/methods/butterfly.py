@@ -224,9 +224,9 @@ def _aligned_starts(
 
 
 def _swept(R: np.ndarray, wiring: Wiring, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:
-    before = -np.inf
+    before, offsets = -np.inf, wiring.offsets.copy()
     for _ in range(SWEEPS):
-        trace = sweep_layers(R, pairs, wiring.offsets, angles)
+        trace = sweep_layers(R, pairs, offsets, angles)
         if trace - before < SETTLED * abs(trace):
             break
         before = trace

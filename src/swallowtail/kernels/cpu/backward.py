@@ -181,7 +181,7 @@ def _butterfly(wiring: Butterfly, c: Coefficients, transpose: bool) -> Walk:
 def _pairs(wiring: Pairs, c: Coefficients, transpose: bool) -> Walk:
     number, n, k = c.T.dtype, wiring.n, wiring.n_rotations
     row, kernel = n * number.itemsize, cast(Any, cpu_pairs.run_wedge)
-    pairs, T, P = wiring.pairs, c.T, c.P
+    pairs, T, P = wiring.indices, c.T, c.P
 
     def walk(at: Addresses, m: int, out: np.ndarray) -> int:
         def rows(start: int, stop: int) -> tuple[np.ndarray, int]:

@@ -224,7 +224,7 @@ def _pack_pairs(origin: Origin, cos: np.ndarray, sin: np.ndarray, fast: bool, tr
     assert isinstance(wiring, Pairs)
     T, P = np.empty((wiring.n_rotations, 2), number), np.empty((wiring.n_rotations, 2), number)
     S, plain = np.empty(wiring.n), np.zeros(wiring.n_rotations, np.bool_)
-    cpu_pairs.pack(cos, sin, wiring.pairs, fast, MIN_COSINE[number], MIN_SCALE[number], T, P, S, plain)
+    cpu_pairs.pack(cos, sin, wiring.indices, fast, MIN_COSINE[number], MIN_SCALE[number], T, P, S, plain)
     return Coefficients(T, P, plain, S, _stored(S, number), bool(fast and (S != 1).any()), origin)
 
 

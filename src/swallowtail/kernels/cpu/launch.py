@@ -156,7 +156,7 @@ def _butterfly_rows(wiring: Butterfly, action: str, c: Coefficients) -> Callable
 
 @lru_cache(maxsize=64)
 def _joined(wiring: Pairs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    order: tuple[np.ndarray, np.ndarray, np.ndarray] = cpu_pairs.join(wiring.pairs, wiring.n)
+    order: tuple[np.ndarray, np.ndarray, np.ndarray] = cpu_pairs.join(wiring.indices, wiring.n)
     return order
 
 
@@ -184,7 +184,7 @@ def _pairs_rows(wiring: Pairs, action: str, arrays: _PairsArrays) -> Rows:
     number, n = arrays.T.dtype, wiring.n
     mode, lanes = MODES["to_basis" if action == "unscaled" else action], simd.lanes(number.itemsize * 8)
     few = max(2, lanes // 4) if n >= lanes else None  # below this a tile's lanes are mostly idle
-    alone = (n, mode, arrays.scaled, wiring.pairs, arrays.T, arrays.P, arrays.plain, arrays.diagonal)
+    alone = (n, mode, arrays.scaled, wiring.indices, arrays.T, arrays.P, arrays.plain, arrays.diagonal)
     made, came = list[Rows](), 0
 
     def rows(x: int, y: int, count: int) -> int:
@@ -204,7 +204,9 @@ def _in_tiles(wiring: Pairs, mode: int, arrays: _PairsArrays) -> Rows:
     number, n, diagonal, scaled = arrays.T.dtype, wiring.n, arrays.diagonal, arrays.scaled
     order, joined, swapped = _joined(wiring)
     place = np.stack([swapped, ~swapped], 1).astype(np.int64)  # of the first coordinate, and of the second
-    pairs, T, P = (np.take_along_axis(array[order], place, 1) for array in (wiring.pairs, arrays.T, arrays.P))
+    pairs, T, P = (
+        np.take_along_axis(array[order], place, 1) for array in (wiring.indices, arrays.T, arrays.P)
+    )
     plain = arrays.plain[order]
     joined = joined & ~plain & ~np.roll(plain, -1)
 

@@ -70,12 +70,12 @@ def program_of(wiring: Pairs, action: str, plain: bytes) -> Program:
     ``plain`` says for each rotation whether it is, as bytes of bool.
     """
     order, flags = _order(wiring), np.frombuffer(plain, np.bool_)
-    return Program(*_steps(wiring.pairs, order, flags, wiring.n, *_PARTS[action]))
+    return Program(*_steps(wiring.indices, order, flags, wiring.n, *_PARTS[action]))
 
 
 @lru_cache(maxsize=64)
 def _order(wiring: Pairs) -> np.ndarray:
-    order: np.ndarray = in_registers(wiring.pairs, wiring.n, HELD)
+    order: np.ndarray = in_registers(wiring.indices, wiring.n, HELD)
     return order
 
 

@@ -147,4 +147,4 @@ def angles_from_samples(samples: Tensor, wiring: Butterfly) -> tuple[Tensor, Ten
 @cache  # recorded launches go on reading it
 def _starts(wiring: Butterfly, device: torch.device) -> Tensor:  # shape: (layers + 1,)
     """Where each layer's angles begin."""
-    return torch.from_numpy(wiring.offsets).to(device)
+    return torch.from_numpy(wiring.offsets.copy()).to(device)
