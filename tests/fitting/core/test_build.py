@@ -104,4 +104,5 @@ def test_steps_fall_with_size():
     plan = Plan(steps=8)
     assert plan.limited(100) == plan.limited(1000) == plan
     assert plan.steps > plan.limited(2500).steps > FEWEST
-    assert plan.limited(10**4) == plan._replace(steps=FEWEST)
+    assert plan.limited(10**4) == plan._replace(steps=FEWEST, starts=1)
+    assert plan._replace(steps=0).limited(100).steps == 0

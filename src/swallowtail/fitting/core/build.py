@@ -38,8 +38,9 @@ class Plan(NamedTuple):
         return 0.3 * (8 / max(self.steps, 1)) ** 0.5
 
     def limited(self, n: int) -> Plan:
-        """The same with as many steps as n coordinates are worth on a CPU."""
-        return self._replace(steps=min(self.steps, max(FEWEST, int(WORK / (4.0 * n**3)))))
+        """The same with as many steps as n coordinates are worth on a CPU, and one start where these are fewest."""
+        steps = min(self.steps, max(FEWEST, int(WORK / (4.0 * n**3))))
+        return self._replace(steps=steps, starts=1 if steps <= FEWEST else self.starts)
 
 
 def build(search: Search, objective: Searched, goal: float, plan: Plan, resume: State | None) -> None:
