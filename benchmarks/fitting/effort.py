@@ -19,11 +19,11 @@ from benchmarks.common.pages import BENCHMARKS, replace_between
 from benchmarks.common.rows import Row, read_rows, write_rows
 from benchmarks.common.threads import one_thread
 from benchmarks.common.timing import timed
-from benchmarks.fitting.compare import FIRST
 from swallowtail import datasets
 
 FILE = "fitting-effort"
 SIZES = (64, 200, 400, 784)
+SEED = 9700  # quick fits were tuned on matrices of seed 9000
 EFFORTS = ("quick", "default")
 
 
@@ -31,17 +31,17 @@ def matrices(n: int) -> Iterator[tuple[str, np.ndarray]]:
     """Name and matrix."""
     if n == 784:
         yield "MNIST", datasets.mnist_covariance()[0]
-    generator = np.random.default_rng(FIRST)
+    generator = np.random.default_rng(SEED)
     for large in (5, n // 2):
-        yield f"synthetic, {large} large eigenvalues", np.asarray(st.random_symmetric(n, large, FIRST))
-    yield "heat kernel of a graph", datasets.sensor_heat_kernel(n, seed=FIRST)
+        yield f"synthetic, {large} large eigenvalues", np.asarray(st.random_symmetric(n, large, SEED))
+    yield "heat kernel of a graph", datasets.sensor_heat_kernel(n, seed=SEED)
     points = generator.uniform(size=(n, 2)) * n**0.5
     apart = np.linalg.norm(points[:, None] - points, axis=-1)
     yield "Matérn kernel in the plane", (1 + apart / 2) * np.exp(-apart / 2)
     line = np.sort(generator.uniform(size=n)) * n
     yield "exponential kernel on a line", np.exp(-np.abs(line[:, None] - line) / 8)
     returns = generator.standard_normal((4 * n, n)) @ np.diag(1 / np.arange(1, n + 1) ** 0.6)
-    yield "covariance with a power law", np.cov(returns @ st.random_orthogonal(n, FIRST), rowvar=False)
+    yield "covariance with a power law", np.cov(returns @ st.random_orthogonal(n, SEED), rowvar=False)
 
 
 def measure() -> list[Row]:
@@ -52,7 +52,7 @@ def measure() -> list[Row]:
             decomposition = _least(lambda H=H: np.linalg.eigh(H), 9).cpu
             for effort in EFFORTS:
                 found = _least(
-                    lambda H=H, effort=effort: st.fit_symmetric(H, effort=effort, seed=FIRST),
+                    lambda H=H, effort=effort: st.fit_symmetric(H, effort=effort, seed=SEED),
                     4 if effort == "quick" else 2,
                 )
                 rows.append(
@@ -60,10 +60,10 @@ def measure() -> list[Row]:
                         "part": "effort",
                         "matrix": name,
                         "n": n,
-                        "seed": FIRST,
+                        "seed": SEED,
                         "effort": effort,
                         "n_rotations": found.result.operator.rotation.n_rotations,
-                        "angle": st.error_angle(H, found.result.operator, 2000, FIRST),
+                        "angle": st.error_angle(H, found.result.operator, 2000, SEED),
                         "cpu_seconds": found.cpu,
                         "eigh_cpu_seconds": decomposition,
                     }
@@ -117,9 +117,7 @@ def section(rows: list[Row]) -> list[str]:
         "",
         f"`fit_symmetric(H)` beside `numpy.linalg.eigh(H)`, on {count} matrices that development did not use: seconds",
         "of the processor on one thread, with everything compiled. A fit's time includes measuring it and its rivals.",
-        "Times are medians over the matrices; angles are means, with the largest in brackets. A first run had 1.16 at",
-        "n = 64, so quick fits of small matrices got more cycles: that line is no longer of matrices nobody looked at.",
-        "The run was made while nothing else ran; with twelve processes on two cores the second line had 20.2.",
+        "Times are medians over the matrices; angles are means, with the largest in brackets. Other work was going on.",
         "",
         "| n | quick ÷ eigh | default ÷ eigh | quick's angle ÷ default's |",
         "|---|---|---|---|",

@@ -19,6 +19,7 @@ def plot(rows: list[Row]) -> Path:
         "swallowtail, grown": ("#56B4E9", "o-"),
         "swallowtail, grown, 10 iterations": ("#009E73", "*-"),
         "swallowtail, grown and polished": ("#0072B2", "s-"),
+        "swallowtail, built": ("#CC79A7", "P-"),
         "swallowtail": ("#000000", "D-"),
         "eigtj sequential": ("#D55E00", "v--"),
         "eigtj parallel": ("#E69F00", "^--"),
