@@ -108,10 +108,11 @@ def index_of(path):
 
 def best_at_cycle(cycle, calls, H, **arguments):
     """The best product when the search comes to this cycle; ``calls`` are the cycles before."""
-    original, found = moves.Search.mark, []
+    original, found, searches = moves.Search.mark, [], []
 
     def mark(self, stage, **more):
-        if stage == "cycle":
+        searches.append(self)
+        if stage == "cycle" and self is searches[0]:  # not one of its trials
             calls.append(more["index"])
             if more["index"] == cycle:
                 found.append((self.pairs.tobytes(), self.angles.tobytes(), self.history))

@@ -10,9 +10,22 @@ from swallowtail.fitting import fit_symmetric, functions
 
 @pytest.mark.parametrize("target", ["inverse", heat], ids=["inverse", "heat"])
 def test_from_products_alone(target):
-    """A kernel on 80 points: few products, a limit that holds, an estimate that is about right."""
-    points = np.sort(np.random.default_rng(0).random(80))
-    H = np.exp(-20.0 * np.abs(points[:, None] - points)) + 0.3 * np.eye(80)
+    """Kernels on 80 points: few products, a limit that holds, estimates that are about right on average."""
+    over = []
+    for seed in range(4):  # an estimate is of one or two columns
+        points = np.sort(np.random.default_rng(seed).random(80))
+        H = np.exp(-20.0 * np.abs(points[:, None] - points)) + 0.3 * np.eye(80)
+        result, exact, made = from_products_alone(H, target)
+        over.append(result.angle / st.error_angle(exact, made))
+        if target is heat:
+            Q = result.operator.rotation.to_dense().numpy()
+            d = np.diagonal(Q.T @ H @ Q)  # H is known by products too
+            assert np.abs(result.of_H.eigenvalues.numpy() - d).mean() < 0.05 * d.std()
+    assert np.mean(over) == pytest.approx(1.0, abs=0.2)
+
+
+def from_products_alone(H, target):
+    """The fit, the function of H, and what the fit makes of it."""
     seen = []
 
     def product(X):
@@ -24,16 +37,10 @@ def test_from_products_alone(target):
     exact = np.linalg.inv(H) if target == "inverse" else (V * np.exp(-3.0 * d)) @ V.T
     made = result.operator.inverse() if target == "inverse" else result.operator
     assert result.n_products == sum(seen) <= 66
-    assert result.angle == pytest.approx(st.error_angle(exact, made), rel=0.3)
     assert result.estimated
     assert "Lanczos steps" in result.message
     assert any(rival.angle > 0 for rival in result.rivals)
-    if target is heat:
-        Q = result.operator.rotation.to_dense().numpy()
-        d = np.diagonal(Q.T @ H @ Q)
-        assert (
-            np.abs(result.of_H.eigenvalues.numpy() - d).mean() < 0.05 * d.std()
-        )  # H is known by products too
+    return result, exact, made
 
 
 def test_an_inverse_from_samples():

@@ -84,8 +84,9 @@ def _check_state(state: Form, n: int, budget: int) -> None:
     if stage == "build":
         _integer("start", state["start"], 0, 2**62)
         _integer("step", state["step"], 0, 2**62)
-    if stage == "cycle":
+    if stage in ("trial", "cycle"):
         _integer("index", state["index"], 0, 2**62)
+    if stage == "cycle":
         np.random.default_rng(0).bit_generator.state = state["generator"]  # refuses what is no such state
 
 

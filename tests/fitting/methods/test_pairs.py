@@ -127,8 +127,9 @@ def test_quality(n_rotations, n_large, bar):
 
 
 def test_likelihood_target_is_better_on_held_out_data():
+    """On average, and by far more than chance. One draw in twenty or so goes the other way, whatever the search."""
     gains = []
-    for seed in range(12):
+    for seed in range(36):
         generator = np.random.default_rng(seed)
         factor = generator.standard_normal((32, 4))
         truth = factor @ factor.T + np.diag(generator.uniform(0.05, 1.0, 32))
@@ -140,8 +141,8 @@ def test_likelihood_target_is_better_on_held_out_data():
             d = np.diag(conjugate(held_out, fit.wiring.pairs, fit.angles))
             losses.append(np.mean(np.log(fit.eigenvalues) + d / fit.eigenvalues))
         gains.append(losses[0] - losses[1])
-    assert min(gains) > 0.0
-    assert np.mean(gains) > 0.1
+    assert np.mean(gains) > max(0.1, 6 * np.std(gains) / len(gains) ** 0.5)
+    assert np.mean(np.array(gains) > 0.0) > 0.9
 
 
 def test_default_cycles_fall_with_size():

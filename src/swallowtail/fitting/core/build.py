@@ -97,14 +97,12 @@ def grow_few(search: Search, goal: float) -> None:
     few, asked = int(FEW * search.objective.n), goal > search.objective.rounding
     if search.budget > few and not asked:
         return
-    report = _reporting(search, search.angles)
-    trial = Search(search.objective, min(search.budget, few), lambda *_: report(), None)
+    trial = search.another(min(search.budget, few))
     trial.grow(goal)
     trial.polish(POLISH, POLISH_TOLERANCE)
     fewer = asked and trial.value <= goal and len(trial.angles) < len(search.angles)
     if fewer or trial.value < search.value:
-        search.pairs, search.angles, search.value = trial.pairs, trial.angles, trial.value
-        search.history.append(("grow", len(search.angles), search.value))
+        search.take(trial, "grow")
 
 
 def _begin(search: Search, objective: Searched, start: str, count: int) -> tuple[np.ndarray, np.ndarray]:

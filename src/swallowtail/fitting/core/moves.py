@@ -51,6 +51,18 @@ class Search:
         self.history = [(str(stage), int(k), float(value)) for stage, k, value in state["history"]]
         return str(state["stage"])
 
+    def another(self, budget: int | None = None) -> Search:
+        """A search of its own on the same objective. It saves nothing, and reports this search's best."""
+        report, budget = self.tick("trial"), self.budget if budget is None else budget
+        return Search(
+            self.objective, budget, lambda *_: report(self.angles, self.value), None, self._iterations
+        )
+
+    def take(self, other: Search, stage: str) -> None:
+        """The other's best product instead of this search's own."""
+        self.pairs, self.angles, self.value = other.pairs, other.angles, other.value
+        self.history.append((stage, len(self.angles), self.value))
+
     def grow(self, goal: float) -> None:
         """Greedy growth up to the budget or ``goal``, in pieces that can be interrupted."""
         # Whole layers: a layer cut short changes those that follow, and at n = 4096 that cost a kernel 2°.

@@ -2,10 +2,13 @@
 
 1. Build: a start, then additions in front and behind, polished (`core.build`).
 2. Polish. L-BFGS on all angles together.
-3. Cycle. Take out the rotations that matter least (the exact loss of each is known), polish, put as many
+3. Trial, where there are many cycles: other buildings, each with some of the cycles, and the best goes on. How good a
+   building is shows only after cycles. At n = 64 to 200 trials leave 5 % less error than as many cycles of one
+   building, and a third where its building was a bad one.
+4. Cycle. Take out the rotations that matter least (the exact loss of each is known), polish, put as many
    elsewhere, anywhere in Q, polish; or grow first and prune after. Small losses are accepted early on, as in
    annealing.
-4. Shrink, where a quality was asked for: take out what it can be kept without.
+5. Shrink, where a quality was asked for: take out what it can be kept without.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ from swallowtail.fitting.core.moves import (
 from swallowtail.fitting.core.objectives import Searched
 from swallowtail.fitting.core.records import Callback, Stop
 
-STAGES = ("build", "polish", "cycle", "shrink", "finish")
+STAGES = ("build", "polish", "trial", "cycle", "shrink", "finish")
+MANY = 40  # cycles are worth trials; with 23 there was no gain
+SHARE, MOST = 0.2, 160  # of the cycles for each trial, and how many: a trial has no states to go on from
 
 
 def search_pairs(
@@ -44,6 +49,7 @@ def search_pairs(
     early: int = 0,
     polish: int = POLISH,
     plan: Plan | None = None,
+    others: tuple[Plan, ...] = (),
 ) -> Search:
     """Build, polish and cycle on any objective.
 
@@ -58,6 +64,7 @@ def search_pairs(
         early: so many cycles of a short search take out first, and put in before all others.
         polish: L-BFGS iterations in every step and cycle.
         plan: of `core.build`; by default what it finds worth while.
+        others: plans to try as well, if there are cycles for it and no ``goal``.
 
     Returns:
         The search, whose ``pairs`` (K, 2), ``angles`` (K,), ``value`` and ``history`` are the best found.
@@ -73,6 +80,12 @@ def search_pairs(
         if stage <= STAGES.index("polish") and cycles:  # without cycles the finish follows at once
             search.mark("polish")
             search.polish(polish * (2 if early and cycles < SHORT else 3), POLISH_TOLERANCE)
+        if others and cycles >= MANY and goal == -np.inf:
+            share = min(MOST, round(SHARE * cycles))
+            cycles -= (1 + len(others)) * share
+            if stage <= STAGES.index("trial"):
+                first = int(resume["index"]) if resume and stage == STAGES.index("trial") else 0
+                _try(search, others, share, seed, early, first)
         if stage <= STAGES.index("cycle") and search.value > goal:
             search.cycle(cycles, seed, max(goal, objective.rounding), at_cycle, early)
         if stage <= STAGES.index("shrink") and search.value <= goal:
@@ -83,3 +96,21 @@ def search_pairs(
     except (Stop, KeyboardInterrupt):
         pass
     return search
+
+
+def _try(search: Search, others: tuple[Plan, ...], cycles: int, seed: int, early: int, first: int) -> None:
+    """Cycles for what was built and for other buildings; the best goes on."""
+    objective = search.objective
+    for index in range(first, 1 + len(others)):
+        search.mark("trial", index=index)
+        trial = search.another()
+        try:
+            if index:
+                build(trial, objective, objective.rounding, others[index - 1], None)
+                trial.polish(3 * POLISH, POLISH_TOLERANCE)
+            else:
+                trial.pairs, trial.angles, trial.value = search.pairs, search.angles, search.value
+            trial.cycle(cycles, seed + index, objective.rounding, None, early)
+        finally:
+            if trial.value < search.value:
+                search.take(trial, "trial")

@@ -37,6 +37,10 @@ class Effort(NamedTuple):
     plan: Plan  # of a building
 
 
+OTHERS = (
+    Plan(steps=2, starts=1),
+    Plan(steps=4),
+)  # buildings that are tried as well, where there are many cycles
 EFFORTS = {
     "quick": Effort(0.2, 1000, 8, 5, Plan(steps=2, starts=1)),
     "default": Effort(1.0, np.inf, FINISH, POLISH, Plan()),
@@ -83,8 +87,8 @@ def fit_pairs(
         target_error: stop at this relative error ‖H − QDQᵀ‖_F / ‖H‖_F with as few rotations as it takes
             (target "matrix" only).
         seed: of the cycles' choices.
-        callback: called as callback(stage, K, best objective so far), stages "grow", "polish", "cycle",
-            "shrink"; may raise `Stop` or KeyboardInterrupt, and the best so far is returned.
+        callback: called as callback(stage, K, best objective so far), stages "grow", "polish", "trial",
+            "cycle", "shrink"; may raise `Stop` or KeyboardInterrupt, and the best so far is returned.
         save, resume: as in `core.search.search_pairs`.
 
     Returns:
@@ -109,6 +113,7 @@ def fit_pairs(
         early=EARLY,
         polish=EFFORTS[effort].polish,
         plan=EFFORTS[effort].plan.limited(objective.n) if steps is None else Plan(steps),
+        others=OTHERS if steps is None else (),
     )
     wiring, angles = layered(objective.n, search.pairs, search.angles)
     return DenseFit(wiring, angles, objective.eigenvalues(search.pairs, search.angles), search.history)
