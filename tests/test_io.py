@@ -205,7 +205,13 @@ def test_only_operators_are_saved(tmp_path):
 def test_loading_to_a_device_that_is_not_there(tmp_path):
     Q, _ = operators(Butterfly(4), torch.float32)
     save(Q, tmp_path / "q.safetensors")
-    for device, got in (("cuda", "cuda"), ("nowhere", "'nowhere'"), (None, "None")):
+    for device, got in (
+        ("cuda", "cuda"),
+        ("nowhere", "'nowhere'"),
+        (None, "None"),
+        ("meta", "meta"),
+        ("xpu", "xpu"),
+    ):
         with pytest.raises(ArgumentError, match=f"^device: expected .*, got {got}; try device='cpu'"):
             load(tmp_path / "q.safetensors", device=device)
 

@@ -71,8 +71,12 @@ def device(name: str, value: Any) -> torch.device:
         found = torch.device(value)
     except (RuntimeError, TypeError) as error:
         raise ArgumentError(name, "a torch device", repr(value), f"try {name}='cpu'") from error
-    if found.type == "cuda" and not torch.cuda.is_available():
-        raise ArgumentError(name, "a device that is there", found, f"try {name}='cpu'")
+    there = found.type == "cpu" or (found.type == "cuda" and torch.cuda.is_available())
+    if not there:
+        try:
+            torch.zeros(1, device=found).item()
+        except (RuntimeError, AssertionError, NotImplementedError, ValueError) as error:
+            raise ArgumentError(name, "a device that is there", found, f"try {name}='cpu'") from error
     return found
 
 

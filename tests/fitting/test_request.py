@@ -73,6 +73,21 @@ H = st.random_symmetric(N, 3, 0)
             r"xyzzy: expected an argument .*; try help\(fit_symmetric\)",
         ),
         ({"method": "sgd", "target": "likelihood"}, ValueError, "target: expected 'matrix'"),
+        ({"method": "grouped", "size": 1}, ValueError, "size: expected an integer ≥ 2, got 1"),
+        ({"method": "grouped", "size": None}, TypeError, "size: expected an integer ≥ 2, got None"),
+        ({"method": "grouped", "n_rounds": 0}, ValueError, "n_rounds: expected an integer ≥ 1, got 0"),
+        ({"method": "grouped", "n_rounds": None}, TypeError, "n_rounds: expected an integer ≥ 1, got None"),
+        ({"method": "products", "passes": 2}, ValueError, "passes: expected it only where .* products"),
+        (
+            {"method": "hybrid", "target": "likelihood", "budget": "floats", "rank": 2},
+            ValueError,
+            "rank: expected it only where rank-one terms",
+        ),
+        ({"method": "butterfly", "order": [0] * N}, ValueError, "order: expected None, 'learn' or each of 0"),
+        ({"method": "butterfly", "order": range(5)}, ValueError, "order: expected None, 'learn' or each of"),
+        ({"method": "butterfly", "order": "any"}, ValueError, "order: expected None, 'learn' or each of 0"),
+        ({"seed": 2**63}, ValueError, "seed: expected an integer below 2.63, got 9223372036854775808"),
+        ({"checkpoint": "."}, ValueError, "checkpoint: expected a file, got the folder"),
     ],
 )
 def test_arguments_that_make_no_sense(arguments, error, message):

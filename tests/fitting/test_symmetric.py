@@ -203,3 +203,25 @@ def test_the_same_seed_gives_the_same_bits():
     one, two = (fit_symmetric(H, seed=3) for _ in range(2))
     assert torch.equal(one.operator.eigenvalues, two.operator.eigenvalues)
     assert torch.equal(one.operator.rotation.angles, two.operator.rotation.angles)
+
+
+@pytest.mark.parametrize("effort", ["quick", "default"])
+def test_a_quality_asked_for_is_the_quality_measured(effort):
+    """An RBF kernel, whose angle moves a little with the x that it is measured with."""
+    line = np.linspace(0, 1, 90)
+    H = np.exp(-200.0 * np.subtract.outer(line, line) ** 2)
+    for degrees in (3.0, 8.0):
+        result = fit_symmetric(H, method="pairs", target_angle=degrees, effort=effort)
+        assert result.status == "converged"
+        assert 0.7 * degrees < result.angle <= degrees
+
+
+def test_a_likelihood_beside_a_variance_of_nothing():
+    result = fit_symmetric([[0.0, 1.0], [1.0, 0.0]], target="likelihood")
+    assert result.operator.eigenvalues.isfinite().all()
+
+
+def test_a_small_matrix_with_more_floats_than_entries():
+    line = np.linspace(0, 1, 32)
+    H = np.exp(-8.0 * np.abs(np.subtract.outer(line, line)))
+    assert fit_symmetric(H, n_rotations=464).angle < 0.1

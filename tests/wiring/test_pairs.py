@@ -8,7 +8,7 @@ from cases import random_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from swallowtail import Grouped, Pairs
+from swallowtail import Butterfly, Grouped, Pairs
 
 
 def test_pairs_takes_lists_tuples_and_arrays():
@@ -56,12 +56,27 @@ def test_random_pairs_have_the_layers_asked_for():
 
 
 @pytest.mark.parametrize(
-    "wiring", [Pairs(4, [[(0, 3)], [(1, 2)]]), Grouped(4, [[([0, 3], [(0, 3)])]])], ids=repr
+    "wiring",
+    [
+        Pairs(4, [[(0, 3)], [(1, 2)]]),
+        Grouped(4, [[([0, 3], [(0, 3)])]]),
+        Grouped.fixed(4, 4, 3),
+        Grouped.from_wiring(Butterfly(4), 2),
+    ],
+    ids=repr,
 )
 def test_nobody_writes_to_what_kernels_follow(wiring):
-    for array in (wiring.pairs, wiring.offsets):
+    grouped = isinstance(wiring, Grouped)
+    for array in (
+        wiring.pairs,
+        wiring.offsets,
+        *([wiring.round_layers, wiring.groups[0][0]] if grouped else []),
+    ):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 10**9
+    assert wiring.indices.flags.writeable  # or Numba compiles every function once more
     wiring.layer(0)[:] = 10**9
     assert wiring.pairs.max() == 3
-    assert pickle.loads(pickle.dumps(wiring)) == wiring
+    again = pickle.loads(pickle.dumps(wiring))
+    assert again == wiring
+    assert again.indices.flags.writeable

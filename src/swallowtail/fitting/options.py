@@ -31,7 +31,7 @@ class SymmetricOptions(SharedOptions, total=False):
     )  # "pairs": in which rotations are added and polished; 0: they grow greedily, which is fast
     finish: int | None  # "pairs", "grouped": L-BFGS iterations at the end
     size: int  # "grouped": coordinates in a group
-    n_rounds: int | None  # "grouped"
+    n_rounds: int  # "grouped"
     order: Any  # "butterfly": which coordinate stands at which position
     rank: int | None  # "hybrid": how many rank-one terms
     passes: int  # "products"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -50,7 +51,9 @@ OPTIONS = {  # what a method takes beyond the fields of `Request`
     },
     "rotation": {"pairs": ("cycles",), "butterfly": ("starts", "kicks"), "sgd": _SGD},
 }
-COUNTS = ("steps", "cycles", "finish", "starts", "kicks", "passes")  # options that are whole numbers from 0
+COUNTS = dict.fromkeys(("steps", "cycles", "finish", "starts", "kicks"), 0)  # whole numbers from 0, or None
+LARGEST_SEED = 2**63  # the next ones are used too
+SIZES = {"size": 2, "n_rounds": 1, "passes": 0}  # whole numbers from these
 
 
 @dataclass(frozen=True)
@@ -93,9 +96,12 @@ class Request:
             checks.number("max_seconds", self.max_seconds, above=0)
         if self.target_angle is not None and not 0 < checks.number("target_angle", self.target_angle) < 90:
             raise ArgumentError("target_angle", "degrees above 0 and below 90", self.target_angle, "try 5")
-        checks.integer("seed", self.seed, at_least=0)
+        if checks.seed("seed", self.seed) >= LARGEST_SEED:
+            raise ArgumentError("seed", "an integer below 2^63", self.seed, "try 0")
         if self.checkpoint is not None:
             checks.path("checkpoint", self.checkpoint)
+            if os.path.isdir(self.checkpoint):
+                raise ArgumentError("checkpoint", "a file", f"the folder {self.checkpoint}", "add a name")
         if self.callback is not None and not callable(self.callback):
             expected = "a function of stage, rotations and objective"
             raise ArgumentError("callback", expected, repr(self.callback), "try `print`")
@@ -143,8 +149,8 @@ class Request:
         options = OPTIONS[self.kind]
         known = options.get(self.method, ())
         if name in known:
-            if name in COUNTS and self.options[name] is not None:
-                checks.integer(name, self.options[name], at_least=0)
+            if name in SIZES or (name in COUNTS and self.options[name] is not None):
+                checks.integer(name, self.options[name], at_least=(COUNTS | SIZES)[name])
             return
         owners = [method for method, names in options.items() if name in names]
         if owners:

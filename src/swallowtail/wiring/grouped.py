@@ -22,7 +22,7 @@ from swallowtail.wiring.groups import (
     random_layers,
     sorted_into_groups,
 )
-from swallowtail.wiring.pairs import Pairs
+from swallowtail.wiring.pairs import Pairs, read_only
 
 
 class Grouped(Pairs):
@@ -72,7 +72,8 @@ class Grouped(Pairs):
         round_layers: np.ndarray,
     ) -> None:
         self._set(pairs, sizes)
-        self.groups, self.round_layers = groups, round_layers
+        self.groups = tuple(tuple(map(read_only, found)) for found in groups)
+        self.round_layers = read_only(round_layers)
         self._code, table = encode(self.n, self.pairs, self.offsets, groups, round_layers)
         self.encoded = as_text(self._code, table)
 
@@ -124,7 +125,7 @@ class Grouped(Pairs):
         """From parts known to be valid."""
         wiring = Grouped.__new__(Grouped)
         wiring.n = pairs.n
-        wiring._set_rounds(pairs.pairs, np.diff(pairs.offsets).tolist(), groups, round_layers)
+        wiring._set_rounds(pairs.indices, np.diff(pairs.offsets).tolist(), groups, round_layers)
         return wiring
 
     @staticmethod

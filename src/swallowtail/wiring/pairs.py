@@ -43,7 +43,7 @@ class Pairs(Wiring):
         """Build from arrays known to be valid: pairs (K, 2) and offsets (L + 1,)."""
         wiring = Pairs.__new__(Pairs)
         wiring.n = int(n)
-        wiring._set(pairs, np.diff(offsets).tolist())
+        wiring._set(np.array(pairs, np.int64), np.diff(offsets).tolist())
         return wiring
 
     @staticmethod

@@ -57,3 +57,20 @@ def test_the_least_weight_lets_so_many_pairs_meet(n):
 def test_equal_pairs_all_weigh_enough():
     weights = 1.0 - np.eye(50)
     assert 0.0 < least_weight(weights) < 1.0
+
+
+@pytest.mark.parametrize("n", [300, 1500])
+def test_hubs_that_are_everybodys_best(n):
+    """Weights rise towards one end, so that passes over all would find one pair each."""
+    v = 1 + 1e-9 * np.arange(n) / n
+    pairs, _ = grow_matching(np.outer(v, v), n, TARGETS["matrix"], 1e-12, 1e-20)
+    assert len(np.unique(pairs)) == n
+
+
+def test_halves_that_differ_in_the_last_digit():
+    """Then nobody need be the best of its own best."""
+    v = 1 + np.random.default_rng(1).random(200)
+    A = (0.7 * v[:, None]) * v
+    assert (A != A.T).any()
+    pairs, _ = grow_matching(A, 200, TARGETS["matrix"], 1e-12, 1e-20)
+    assert len(np.unique(pairs)) == 200

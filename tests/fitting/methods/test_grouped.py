@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from fitting.common import relative_error
+from fitting.core.matrices import covariance
 from scipy.linalg import block_diag
 
 from swallowtail import Grouped, random_symmetric
@@ -31,19 +32,37 @@ def test_small_blocks_are_exact():
 
 
 @pytest.mark.parametrize("target", ["matrix", "likelihood"])
-@pytest.mark.parametrize(("size", "n_rounds"), [(2, 4), (8, 4), (16, 8)])
-def test_groups_and_budget_are_kept(size, n_rounds, target):
+@pytest.mark.parametrize("n_rotations", [40, 80])
+@pytest.mark.parametrize(("size", "n_rounds"), [(8, 2), (8, 4), (16, 8)])
+def test_groups_and_budget_are_kept(size, n_rounds, n_rotations, target):
     H = synthetic(32, 8, seed=1)
-    fit = fit_grouped(H, 80, size=size, n_rounds=n_rounds, target=target, cycles=6)
+    fit = fit_grouped(H, n_rotations, size=size, n_rounds=n_rounds, target=target, cycles=6)
     assert isinstance(fit.wiring, Grouped)
     assert fit.wiring.size <= size
-    assert fit.wiring.n_rotations <= 80
+    assert len(fit.wiring.groups) <= n_rounds
+    assert fit.wiring.n_rotations <= n_rotations
     values = [value for _, _, value in fit.history]
     assert values == sorted(values, reverse=True)
     d = np.diagonal(conjugate(H, fit.wiring.pairs, fit.angles))
     assert np.allclose(d, fit.eigenvalues, atol=1e-12)
     value = 1 - (d**2).sum() / (H**2).sum() if target == "matrix" else None
     assert value is None or np.isclose(values[-1], value, rtol=1e-9)
+
+
+def test_rounds_too_small_for_the_rotations_get_company():
+    """In groups of two a round of 96 coordinates has 48 rotations."""
+    H = np.exp(-8.0 * np.abs(np.subtract.outer(*2 * [np.linspace(0, 1, 96)])))
+    fit = fit_grouped(H, 336, size=2, n_rounds=4, cycles=0)
+    assert len(fit.wiring.groups) >= 7
+    assert fit.wiring.n_rotations == 336
+    assert relative_error(H, fit) < 0.3  # in four rounds 0.6
+
+
+def test_a_quality_is_reached_and_no_rotations_are_wasted():
+    H, error = covariance(48), 0.02
+    free, grouped = (fit(H, 48 * 47, target_error=error) for fit in (fit_pairs, fit_grouped))
+    assert relative_error(H, grouped) <= error
+    assert grouped.wiring.n_rotations < 2 * free.wiring.n_rotations
 
 
 def test_the_same_seed_gives_the_same_answer():

@@ -23,6 +23,13 @@ def test_a_one_dimensional_kernel_is_met_in_any_order():
     assert (np.diff(line) > 0).all() or (np.diff(line) < 0).all()
 
 
+def test_an_amount_that_pays_for_all_entries():
+    """A leaf as large as the matrix is no HODLR."""
+    H = exponential(np.arange(32))
+    for rival in hodlr_rivals(H, {"floats": 2000, "multiply_adds": 2000}):
+        np.testing.assert_allclose(rival.operator @ np.eye(32), H, atol=1e-10)
+
+
 def test_the_budget_is_kept_and_counted():
     A = np.random.default_rng(1).standard_normal((64, 64))
     H = A + A.T

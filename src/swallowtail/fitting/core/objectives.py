@@ -29,6 +29,7 @@ from swallowtail.fitting.core.removal import removal_losses
 WORK_BETWEEN_REPORTS = 5e7  # multiply-adds, about 10 ms: how long an interruption may wait
 NEWTON_SHARE = 100  # layers of Newton rotations per cycle, times n²/K: O(n³) each, about as long as a polish
 BEFORE_ALL, BEHIND_ALL = 0.5, 0.1  # how often new rotations stand there
+FEW = 1.5  # rotations per coordinate
 EXACT = 1e-15  # a squared relative error that is rounding
 
 
@@ -41,6 +42,11 @@ class Searched(ABC):
     n: int
     rounding: float  # a value that is rounding: no search goes on below it
     starts: tuple[str, ...]  # names of the ways to `begin`, the best first
+
+    @property
+    def few(self) -> int:
+        """So many rotations may be better when grown greedily."""
+        return int(FEW * self.n)
 
     @abstractmethod
     def residual(self, pairs: np.ndarray, angles: np.ndarray) -> Any:
@@ -222,8 +228,10 @@ class Objective(Smooth):
         weights = A[rows]
         if self.target != MATRIX:
             deviation = np.sqrt(np.maximum(np.diagonal(A), self.floor))
-            weights = weights / deviation[rows, None] / deviation
-        weights = weights**2
+            with np.errstate(over="ignore"):  # beside a variance of nothing
+                weights = weights / deviation[rows, None] / deviation
+        with np.errstate(over="ignore"):
+            weights = weights**2
         weights[np.arange(len(rows)), rows] = 0.0
         return grow_matching(A, count, self.target, self.floor, max(self._least, least_weight(weights)))
 

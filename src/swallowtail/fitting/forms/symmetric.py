@@ -20,9 +20,10 @@ from swallowtail.fitting.methods.hybrid import HybridFit, Plan, fit_hybrid
 from swallowtail.fitting.methods.low_rank import factor_analysis, gaussian_loss, probabilistic_pca
 from swallowtail.fitting.methods.pairs import fit_pairs
 from swallowtail.fitting.methods.recovery import recover_symmetric
-from swallowtail.fitting.quality import EXACT, HURRIED, of_symmetric
+from swallowtail.fitting.quality import EXACT, FEWER, HURRIED, of_symmetric
+from swallowtail.fitting.request import OPTIONS
 from swallowtail.fitting.result import Candidate, Quality
-from swallowtail.fitting.rivals import Judged, cost_of, likelihood_score, n_probes
+from swallowtail.fitting.rivals import Judged, Measure, cost_of, likelihood_score, n_probes
 from swallowtail.metrics import error_angle
 from swallowtail.operators import HybridOperator, Rotation, SymmetricOperator
 from swallowtail.wiring import Butterfly, Wiring
@@ -148,6 +149,10 @@ class SymmetricForms(Forms):
         That is a little below the angle's sine, by trying.
         """
         request, saved = self.request, self.job.saved
+        for option in request.options:
+            if option not in OPTIONS["symmetric"][name]:
+                expected = "it only where rank-one terms or products are fitted"
+                raise ArgumentError(option, expected, f"a fit on chosen {name}", "leave it out")
 
         def once(error: float | None, **state: Any) -> Candidate:
             found = fit(
@@ -166,9 +171,12 @@ class SymmetricForms(Forms):
         if request.target_angle is None:
             return once(None, save=saved.saver(name), resume=saved.state(name))
         error = math.sin(math.radians(request.target_angle))
+        measure = Measure(
+            self.matrix, seed=request.seed + 1, probes=FEWER if request.effort == "quick" else None
+        )
         for _ in range(TRIES):
             found = once(error)
-            angle = error_angle(self.matrix, found.operator, seed=request.seed + 1)
+            angle = float(measure.angles(found.operator)[0].mean())
             missed = angle > request.target_angle and found.operator.rotation.n_rotations < self.job.budget
             if not missed or self.job.watch.status or self.target != "matrix":
                 break

@@ -7,9 +7,11 @@ and the order in which the coordinates are laid out (neighbours in an image shou
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
+from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.alignment import Alignment
 from swallowtail.fitting.core.objectives import Objective, Smooth
 from swallowtail.fitting.core.order import jacobi_angles, learned_order
@@ -69,8 +71,7 @@ def fit_butterfly(
     Butterfly(n=2, depth=1): 1 layers, 1 rotations
     """
     objective = Objective(H, target)
-    if isinstance(order, str):
-        order = learned_order(H)
+    order = learned_order(H) if isinstance(order, str) and order == "learn" else _checked(order, len(H))
     wiring = permuted(Butterfly(objective.n, depth, reverse=reverse), order)
     pairs = flat_pairs(wiring)
     generator = np.random.default_rng(seed)
@@ -175,6 +176,21 @@ def align_butterfly(
 def _kicks(n: int, n_rotations: int, effort: str) -> int:
     """How many kicks `WORK` pays for, 100 at most, and more or fewer with another effort."""
     return int(EFFORTS[effort] * min(100, WORK / (14.0 * n * max(n_rotations, 1) * SCOUT)))
+
+
+def _checked(order: Any, n: int) -> np.ndarray | None:
+    """An order of n coordinates, or None."""
+    if order is None:
+        return None
+    found = np.asarray(order)
+    if (
+        found.shape != (n,)
+        or found.dtype.kind not in "iu"
+        or not np.array_equal(np.sort(found), np.arange(n))
+    ):
+        expected = f"None, 'learn' or each of 0 … {n - 1} once"
+        raise ArgumentError("order", expected, repr(order)[:60], "try 'learn'")
+    return found.astype(np.int64)
 
 
 def _recovered(

@@ -1,8 +1,9 @@
 """Pairs chosen from the data in rounds of small groups: the fit of `methods.pairs`, with a `Grouped` wiring.
 
 The same steps, with every rotation confined to its round's groups. A building begins with one round; each of its steps
-adds a round in front and one behind while there may be more of those, and joins the outer groups from then on. Cycles
-put new rotations anywhere in a round whose groups have room for them, and between rounds.
+adds a round in front and one behind while there may be more of those, and joins the outer groups from then on. So few
+rounds, or many rotations, do not suit it. Growing round by round, with as many rotations in each, is always tried too.
+Cycles put new rotations anywhere in a round whose groups have room for them, and between rounds.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ def fit_grouped(
         H: symmetric, shape (n, n).
         n_rotations: the budget K; fewer are used when H is diagonal before that.
         size: coordinates a group may have.
-        n_rounds: growth spreads the rotations evenly over this many rounds; where groups are too small for their
-            share it takes more.
+        n_rounds: of rotations; there are more where groups are too small for an even share of the rotations, or
+            for the quality asked for.
         target, effort, cycles, finish, target_error, seed, callback, save, resume: as in `methods.pairs.fit_pairs`.
 
     Returns:
@@ -61,7 +62,7 @@ def fit_grouped(
     n = len(H)
     goal = -np.inf if target_error is None or target != "matrix" else target_error**2
     best = search_pairs(
-        Confined(H, target, size, n_rounds),
+        Confined(H, target, n_rotations, size, n_rounds),
         n_rotations,
         cycles=default_cycles(n, n_rotations, effort) if cycles is None else cycles,
         finish=EFFORTS[effort].finish if finish is None else finish,
@@ -99,9 +100,25 @@ class Confined(Objective):
 
     starts = ("pairs", "clusters")
 
-    def __init__(self, H: np.ndarray, target: str, size: int, n_rounds: int) -> None:
+    def __init__(self, H: np.ndarray, target: str, n_rotations: int, size: int, n_rounds: int) -> None:
         super().__init__(H, target)
-        self.size, self.n_rounds = size, n_rounds
+        self.budget, self.size, self.n_rounds = n_rotations, size, n_rounds
+
+    @property
+    def few(self) -> int:
+        return self.budget
+
+    def grow(
+        self, A: np.ndarray, count: int, threshold: float, enough: int = 0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """One round with its share of the rotations, begun in the way that leaves less."""
+        share, ways = min(count, -(-self.budget // self.n_rounds)), []
+        for start in self.starts:
+            left = A.copy()
+            ways.append((left, *self.begin(left, start, share, 0)))
+        left, pairs, angles = min(ways, key=lambda way: self.of_residual(way[0]))
+        A[:] = left
+        return pairs, angles
 
     def begin(self, A: np.ndarray, start: str, count: int, enough: int) -> tuple[np.ndarray, np.ndarray]:
         if start == "pairs":
@@ -168,6 +185,6 @@ class Confined(Objective):
         here = slice(int(starts[r]), int(starts[r + 1]))
         wiring, turned = layered(self.n, pairs[here], angles[here])
         pairs, angles = pairs.copy(), angles.copy()
-        pairs[here], angles[here] = wiring.pairs, turned
+        pairs[here], angles[here] = wiring.indices, turned
         parted = len(starts) + 1  # rounds, if new ones stand between: theirs, and this one in two
-        return pairs, angles, apart(self.n) if parted <= self.n_rounds else meeting(wiring.pairs, self.n)
+        return pairs, angles, apart(self.n) if parted <= self.n_rounds else meeting(wiring.indices, self.n)

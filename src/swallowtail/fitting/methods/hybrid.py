@@ -19,6 +19,7 @@ import scipy
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
+from swallowtail.fitting.core.build import FEWEST
 from swallowtail.fitting.core.moves import FINISH
 from swallowtail.fitting.core.product import conjugate, flat_pairs
 from swallowtail.fitting.core.records import Callback, DenseFit, History, Stop
@@ -165,7 +166,8 @@ class _Turns:
 
     def scout(self, n_rotations: int, rank: int) -> float:
         """The error that short turns reach."""
-        return self._run(f"scout {rank}", n_rotations, rank, [0] * SCOUTS[len(self.H) > SMALL], SCOUT_POLISH)
+        turns = [0] * SCOUTS[len(self.H) > SMALL]
+        return self._run(f"scout {rank}", n_rotations, rank, turns, SCOUT_POLISH, FEWEST)
 
     def long(self, n_rotations: int, rank: int) -> None:
         """Turns with cycles, from where the scout was, or else from the start."""
@@ -174,7 +176,13 @@ class _Turns:
         self._run(f"rank {rank}", n_rotations, rank, [whole // SHARE] * (rounds - 1) + [whole])
 
     def _run(
-        self, name: str, n_rotations: int, rank: int, cycles: list[int], finish: int | None = None
+        self,
+        name: str,
+        n_rotations: int,
+        rank: int,
+        cycles: list[int],
+        finish: int | None = None,
+        steps: int | None = None,
     ) -> float:
         """Rotations and terms in turns, one per number of cycles."""
         scout, start = self.found.get(f"scout {rank}"), cut(self._values, self._vectors, rank)
@@ -191,6 +199,7 @@ class _Turns:
                 seed=self.seed + index,
                 callback=self._watched,
                 finish=iterations,
+                steps=steps,
             )
             left = self.H - _dense(fit)
             basis, weights = _strongest(0.5 * (left + left.T), rank, basis)

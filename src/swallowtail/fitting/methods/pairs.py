@@ -37,10 +37,7 @@ class Effort(NamedTuple):
     plan: Plan  # of a building
 
 
-OTHERS = (
-    Plan(steps=2, starts=1),
-    Plan(steps=4),
-)  # buildings that are tried as well, where there are many cycles
+OTHERS = (Plan(steps=2, starts=1), Plan(steps=4))  # are tried as well, where there are many cycles
 EFFORTS = {
     "quick": Effort(0.2, 1000, 8, 5, Plan(steps=2, starts=1)),
     "default": Effort(1.0, np.inf, FINISH, POLISH, Plan()),
@@ -100,6 +97,7 @@ def fit_pairs(
     """
     objective = Objective(H, target)
     goal = -np.inf if target_error is None or objective.target != MATRIX else target_error**2
+    plan = EFFORTS[effort].plan
     search = search_pairs(
         objective,
         n_rotations,
@@ -112,7 +110,7 @@ def fit_pairs(
         resume=resume,
         early=EARLY,
         polish=EFFORTS[effort].polish,
-        plan=EFFORTS[effort].plan.limited(objective.n) if steps is None else Plan(steps),
+        plan=plan.limited(objective.n) if steps is None else plan.of(steps),
         others=OTHERS if steps is None else (),
     )
     wiring, angles = layered(objective.n, search.pairs, search.angles)

@@ -63,7 +63,7 @@ def hodlr_rivals(H: np.ndarray, amounts: dict[str, float]) -> list[Alternative]:
     order, found = alike_together(H), {}
     factored = _Factored(H[np.ix_(order, order)])
     for unit, name in (("floats", "floats"), ("multiply_adds", "multiply-adds")):
-        forms = [_fit(factored, order, leaf, unit, amounts[unit]) for leaf in LEAVES]
+        forms = [_fit(factored, order, leaf, unit, amounts[unit]) for leaf in LEAVES if leaf < n]
         tried = [(error, form) for error, form in filter(None, forms)]
         if tried:
             form = min(tried, key=lambda pair: pair[0])[1]
