@@ -60,7 +60,7 @@ def fit_on_device(
         # A small cycle waits for the device rather than for its arithmetic: its time grows less than n·K does.
         affordable = CYCLES * (AT / (objective.n * max(n_rotations, 1))) ** 0.75
         cycles = round(EFFORTS[effort].cycles * affordable)
-    plan = EFFORTS[effort].plan  # not limited: a step takes a GPU little time
+    plan = EFFORTS[effort].plan
     search = search_pairs(
         objective,
         n_rotations,
@@ -69,7 +69,7 @@ def fit_on_device(
         seed=seed,
         callback=callback,
         polish=EFFORTS[effort].polish,
-        plan=plan if steps is None else plan.of(steps),
+        plan=plan.limited(objective.n) if steps is None else plan.of(steps),
     )
     wiring, angles = layered(objective.n, search.pairs, search.angles)
     d = objective.eigenvalues(search.pairs, search.angles)
