@@ -240,7 +240,7 @@ def test_what_few_rows_cannot_support_is_said(rows, shrinkage):
         GivensMixture(3, shrinkage=shrinkage, random_state=0).fit(rows[:9])
 
 
-@pytest.mark.parametrize("package", ["pandas", "polars"])
+@pytest.mark.parametrize("package", ["pandas", pytest.param("polars", marks=pytest.mark.extras)])
 def test_tables_keep_their_names(rows, package):
     frame = pytest.importorskip(package).DataFrame({f"column {i}": rows[:200, i] for i in range(6)})
     model = GivensCovariance().fit(frame)
