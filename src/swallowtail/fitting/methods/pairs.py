@@ -37,7 +37,7 @@ class Effort(NamedTuple):
     plan: Plan  # of a building
 
 
-OTHERS = (Plan(steps=2, starts=1), Plan(steps=4))  # are tried as well, where there are many cycles
+OTHERS = (Plan(steps=2, starts=1),)  # are tried as well, where there are many cycles
 EFFORTS = {
     "quick": Effort(0.2, 1000, 8, 5, Plan(steps=2, starts=1)),
     "default": Effort(1.0, np.inf, FINISH, POLISH, Plan()),
