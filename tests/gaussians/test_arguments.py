@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from swallowtail import Butterfly, GivensCovariance, GivensDiscriminant, GivensMixture
 from swallowtail.errors import ArgumentError
@@ -75,6 +76,10 @@ def test_a_warm_start_continues_with_as_many_components_and_columns():
     with pytest.raises(ArgumentError, match=r"^X: expected 4 columns.*got 3"):
         model.set_params(n_components=2).fit(ROWS[:, :3])
     assert model.score(ROWS) == score
+    with pytest.raises(ConvergenceWarning):  # warnings are errors in tests
+        model.set_params(max_iter=1).fit(ROWS[::2] * 5)
+    assert model.score(ROWS) == score
+    model.set_params(max_iter=100)
     assert model.fit(ROWS).score(ROWS) >= score - 1e-3
 
 

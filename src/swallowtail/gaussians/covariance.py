@@ -269,12 +269,10 @@ class GivensCovariance(Merging, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             found = what(shape, torch.from_numpy(rows))
             far = ~(found if found.ndim == 1 else found.sum(1)).isfinite()
             if far.any():
-                x, wide = (
-                    X[part][far.numpy()].astype(np.float64),
-                    shape.with_variances(shape.variances, np.float64),
-                )
-                unit = np.abs(x).max(1, keepdims=True)
-                near = what(wide, torch.from_numpy(x / unit - self.location_ / unit))
+                x, location = X[part][far.numpy()].astype(np.float64), self.location_
+                unit = np.maximum(np.abs(x).max(1, keepdims=True), np.abs(location).max())
+                wide = shape.with_variances(shape.variances, np.float64)
+                near = what(wide, torch.from_numpy(x / unit - location / unit))
                 grown = torch.from_numpy(unit).reshape(-1, *[1] * (near.ndim - 1))
                 found[far] = (near * grown**power).to(found.dtype)
             yield found

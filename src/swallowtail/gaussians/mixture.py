@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -223,6 +224,8 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
         often = fit_weights(X, sample_weight)
         state = check_random_state(self.random_state)
         warm = self.warm_start and hasattr(self, "_components")
+        if warm:
+            self._components = copy.copy(self._components)  # what is continued stays as it is if this fails
         best: tuple[float, Any] = (-np.inf, None)
         self._running, self._steps, self._origin = None, 0, None  # of rows that are forgotten now
         for _ in range(1 if warm else self.n_init):
