@@ -117,9 +117,7 @@ def real_dtype(name: str, dtype: Any) -> torch.dtype:
 def as_tensor(name: str, value: Any, like: torch.Tensor | None = None) -> torch.Tensor:
     """Return ``value`` as a real floating tensor; whole numbers take the dtype of ``like``."""
     where = None if like is None or isinstance(value, torch.Tensor) else like.device
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        got = f"{int(np.ma.count_masked(value))} of {value.size} masked"
-        raise ArgumentError(name, "all entries", got, "try its filled(…)")
+    unmasked(name, value)
     try:
         tensor = torch.as_tensor(readable(value), device=where)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
@@ -134,6 +132,13 @@ def as_tensor(name: str, value: Any, like: torch.Tensor | None = None) -> torch.
         tensor = tensor.to(torch.get_default_dtype() if like is None else like.dtype)
     real_dtype(name, tensor.dtype)
     return tensor
+
+
+def unmasked(name: str, value: Any) -> None:
+    """Check that ``value`` is no masked array with masked entries: NumPy would hand out what lies under the mask."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        got = f"{int(np.ma.count_masked(value))} of {value.size} masked"
+        raise ArgumentError(name, "all entries", got, "try its filled(…)")
 
 
 def strided(name: str, tensor: torch.Tensor) -> None:

@@ -106,3 +106,42 @@ def test_coordinates_are_whole_numbers(index):
         bayes.conditional(p, [0, 1], [1.0])
     with pytest.raises(ArgumentError, match="p: expected a GivensNormal"):
         bayes.marginal(p.covariance, [0])
+
+
+@pytest.mark.parametrize("kinds", ["fdd", "dfd", "ddf", "ffd", "fff", "hff"])
+def test_regression_is_in_the_common_dtype(kinds):
+    dtypes = {"h": torch.float16, "f": torch.float32, "d": torch.float64}
+    rng = torch.Generator().manual_seed(0)
+    Phi, y = (torch.randn(*shape, generator=rng).half().double() for shape in ((50, 8), (50,)))
+    wide = normal()
+    exact = bayes.linear_regression(Phi, y, wide, 0.3)
+    prior = GivensNormal(wide.loc.to(dtypes[kinds[2]]), wide.covariance.to(dtype=dtypes[kinds[2]]))
+    found = bayes.linear_regression(Phi.to(dtypes[kinds[0]]), y.to(dtypes[kinds[1]]), prior, 0.3)
+    assert found.posterior.loc.dtype == (torch.float64 if "d" in kinds else torch.float32)
+    torch.testing.assert_close(found.posterior.loc.double(), exact.posterior.loc, rtol=1e-3, atol=1e-4)
+    for features in (Phi.float(), Phi.numpy(), Phi):
+        means = found.predict(features)[0].double()
+        torch.testing.assert_close(means, exact.predict(Phi)[0], rtol=1e-3, atol=1e-3)
+    whole = bayes.linear_regression(Phi, torch.arange(50), wide, 0.3)
+    assert whole.posterior.loc.dtype == torch.float64
+
+
+@pytest.mark.parametrize("name", ["features", "y"])
+def test_regression_refuses_what_would_be_nan(name):
+    given = {"features": torch.ones(3, 8), "y": torch.ones(3)}
+    given[name] = given[name] * torch.nan
+    with pytest.raises(ArgumentError, match=rf"^{name}: expected finite numbers"):
+        bayes.linear_regression(**given, prior=normal(), noise_variance=1.0)
+
+
+def test_the_wrong_one_of_two_distributions_is_named():
+    Phi, y = torch.ones(3, 8), torch.ones(3)
+    with pytest.raises(ArgumentError, match=r"^prior: expected a GivensNormal"):
+        bayes.linear_regression(Phi, y, normal().covariance, 1.0)
+    with pytest.raises(ArgumentError, match=r"^prior: expected a single distribution"):
+        bayes.linear_regression(Phi, y, normal(batch=(2,)), 1.0)
+    with pytest.raises(ArgumentError, match=r"^q: expected a GivensNormal"):
+        bayes.product(normal(), normal().covariance)
+    fitted = bayes.linear_regression(Phi, y, normal(), 1.0)
+    with pytest.raises(ArgumentError, match=r"^features: expected the last axis to be the posterior's n = 8"):
+        fitted.predict(torch.ones(3, 7))

@@ -148,3 +148,22 @@ def test_words_and_squares_out_of_range_are_named(rows):
         GivensCovariance().fit(da.from_array(np.full((4, 2), "a"), chunks=(4, 2)))
     with np.errstate(over="ignore", invalid="ignore"), pytest.raises(ValueError, match="try other units"):
         GivensCovariance().fit(da.from_array(1e200 * rows, chunks=(100, 6)))
+
+
+@pytest.mark.parametrize("model", [GivensCovariance(), GivensMixture(2, random_state=0)])
+def test_masked_chunks_and_weights_too_large_are_refused(rows, model):
+    X = da.from_array(rows, chunks=(100, 6))
+    with pytest.raises(ValueError, match=r"X: expected all entries, got .* masked"):
+        model.fit(da.ma.masked_greater(X, 9))
+    for size, words in ((1e155, r"add up to at most 1e\+30"), (0.0, "more than 0|minimum of 2")):
+        with pytest.raises(ValueError, match=words):
+            model.fit(X, sample_weight=np.full(600, size))
+    assert not hasattr(model, "n_features_in_")
+
+
+def test_rows_that_what_was_seen_cannot_hold_change_nothing(rows):
+    model = GivensCovariance().partial_fit(rows.astype(np.float32))
+    score = model.score(rows)
+    with pytest.raises(ValueError, match="more than float32 holds"):
+        model.partial_fit(da.from_array(rows * 1e40, chunks=(100, 6)))
+    assert model.score(rows) == score

@@ -31,6 +31,14 @@ if what == "none":
     X = X[:0]
 if what == "weights":
     weights = np.ones(len(X) - rank)
+if what == "no weight":
+    weights = np.zeros(len(X))
+if what == "no columns":
+    X = X[:, :0]
+if what == "heavy":
+    weights = np.full(len(X), 1e155)
+if what == "masked" and rank == 1:
+    X = np.ma.masked_greater(X, 1)
 if what == "names":
     X = pd.DataFrame(X, columns=list("abcdef" if rank == 0 else "bacdef"))
 if what == "nan" and rank == 1:
@@ -129,9 +137,13 @@ def test_other_estimators_are_refused():
     [
         ("nan", "process 1: NaN or infinity in row 3"),
         ("columns", "process 1 has 5"),
-        ("weights", "process 1: sample_weight is not 200 finite numbers"),
+        ("weights", "process 1: sample_weight: expected 200 finite numbers"),
         ("names", "process 1 has ['b', 'a'"),
         ("none", "2 rows or more in all processes together"),
+        ("no weight", "weights that add up to more than 0 in all processes together"),
+        ("no columns", "process 0: an array of shape (200, 0)"),
+        ("heavy", "process 1: sample_weight: expected weights that add up to at most 1e+30"),
+        ("masked", "process 1: X: expected all entries"),
         ("dead", "process group no longer works"),
     ],
 )

@@ -3,6 +3,7 @@ import pytest
 import torch
 from torch import nn
 
+from swallowtail.errors import ArgumentError
 from swallowtail.gaussians import laplace
 from swallowtail.gaussians.laplace import GivensLaplace
 
@@ -138,3 +139,40 @@ def test_bad_input_is_refused(classifier):
 def test_fit_says_what_it_wants(arguments):
     with pytest.raises(ValueError, match=r"batches \(x, y\).*try `fit\(\[\(X, y\)\]\)`"):
         GivensLaplace(nn.Linear(2, 1), "regression").fit(*arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"n_rotations": 2.5}, {"n_rotations": -1}, {"max_products": 0}, {"seed": "a"}, {"seed": -1}]
+)
+def test_numbers_of_the_fit_are_checked(arguments):
+    with pytest.raises(ArgumentError, match=rf"^{next(iter(arguments))}: expected"):
+        GivensLaplace(nn.Linear(2, 1), "regression", **arguments)
+    with pytest.raises(ArgumentError, match=r"^model: expected a Module, got function"):
+        GivensLaplace(lambda x: x, "regression")
+
+
+def test_priors_are_positive_whenever_they_are_given(classifier):
+    model, x, y = classifier
+    fitted = GivensLaplace(model, "classification").fit([(x, y)])
+    for bad in (-1.0, 0.0, float("nan"), "a"):
+        with pytest.raises(ArgumentError, match=r"^prior_precision: expected a number > 0"):
+            fitted.log_evidence(bad)
+        with pytest.raises(ArgumentError, match=r"^prior_precision: expected a number > 0"):
+            fitted.prior_precision = bad
+    assert fitted.prior_precision == 1.0
+
+
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d(3), nn.Dropout(0.2)])
+def test_models_in_training_mode_are_refused_where_that_matters(layer):
+    x, y = torch.randn(20, 3), torch.randn(20, 1)
+    model = nn.Sequential(nn.Linear(3, 3), layer, nn.Linear(3, 1))
+    message = (
+        r"^model: expected a model in evaluation mode, got 1 \(.*\) in training mode; try `model.eval\(\)`"
+    )
+    with pytest.raises(ArgumentError, match=message):
+        GivensLaplace(model, "regression").fit([(x, y)])
+    fitted = GivensLaplace(model.eval(), "regression").fit([(x, y)])
+    assert (fitted.predict(x).variance > 0).all()
+    model.train()
+    with pytest.raises(ArgumentError, match=message):
+        fitted.predict(x)

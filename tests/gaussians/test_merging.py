@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
 
 from swallowtail import GivensCovariance, GivensMixture
 from swallowtail.errors import ArgumentError
@@ -72,3 +73,33 @@ def test_batches_may_be_empty_and_a_bad_one_is_named():
 def test_weights_that_add_up_to_one_are_noted(model):
     with pytest.warns(UserWarning, match="count as so many rows; try sample_weight / sample_weight.mean"):
         model.fit(ROWS, sample_weight=np.full(len(ROWS), 1 / len(ROWS)))
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (None, "NoneType"),
+        (csr_array(ROWS), "dense data is required"),
+        ((ROWS,), "expected rows, or a pair of rows and weights, got a tuple of 1"),
+        (
+            (ROWS, np.arange(200) % 2),
+            r"expected weights that are real numbers .* got int64; try astype\(float\) .* \(X, y\)",
+        ),
+        ((ROWS, ["a"] * 200), "expected weights that are real numbers"),
+        ((ROWS, np.ones(199)), "sample_weight.shape"),
+    ],
+)
+def test_what_is_no_batch_is_named(bad, words):
+    with pytest.raises(
+        ArgumentError, match=f"^batches: expected rows that can be used, got in batch 1: .*{words}"
+    ):
+        GivensCovariance().fit_batches([ROWS, bad])
+
+
+def test_batches_are_what_one_can_go_through():
+    with pytest.raises(ArgumentError, match=r"^batches: expected arrays of shape \(m, n\), .* got int"):
+        GivensCovariance().fit_batches(3)
+    weights = np.linspace(0, 2, 200)
+    pairs = [(ROWS[:50], weights[:50]), (ROWS[50:], weights[50:])]
+    whole = GivensCovariance().fit(ROWS, sample_weight=weights)
+    assert GivensCovariance().fit_batches(pairs).score(ROWS) == pytest.approx(whole.score(ROWS))

@@ -137,3 +137,57 @@ def test_other_layouts_are_refused(tmp_path):
         ArgumentError, match=r"weight: expected a multiple of 8 rows, of 128 columns, got shape"
     ):
         paroquant.quantise(torch.zeros(7, 128), "q")
+
+
+@pytest.mark.parametrize("shift", [-3.0, 0.0, 3.0, 1000.0])
+def test_blocks_on_one_side_of_0_are_rounded_as_finely_as_the_format_allows(shift):
+    weight = 0.1 * normal(8, 256, dtype=torch.float32) + shift
+    parts = paroquant.quantise(weight, "q")
+    error = (paroquant.dequantise(parts, "q") - weight).reshape(8, 2, 128).abs().amax(-1)
+    reach = weight.reshape(8, 2, 128)
+    span = reach.amax(-1).clamp(min=0) - reach.amin(-1).clamp(max=0)
+    assert bool((error <= 0.76 * span / 15).all())
+
+
+def test_weights_that_cannot_be_quantised_are_refused():
+    weight = normal(8, 128, dtype=torch.float32)
+    assert paroquant.quantise(weight.numpy(), "q").keys() == paroquant.quantise(weight, "q").keys()
+    for bad, arguments, message in (
+        (weight * 1e7, {}, r"weight: expected blocks whose numbers lie within 982560"),
+        (weight.double() * 1e200, {}, r"weight: expected blocks whose numbers lie within 982560"),
+        (weight * torch.nan, {}, "weight: expected finite numbers"),
+        (weight, {"size": 0}, "size: expected an integer ≥ 1, got 0"),
+        (weight[0], {}, r"weight: expected a multiple of 8 rows, of 128 columns, got shape \(128,\)"),
+        ("weight", {}, "weight: expected a tensor or array of real numbers"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            paroquant.quantise(bad, "q", **arguments)
+
+
+def test_angles_lose_whole_turns_before_they_are_rounded():
+    layer = Rotate(wiring=Grouped.fixed(8, 4), dtype=torch.float64)
+    angles = torch.linspace(-3, 3, len(layer.angles), dtype=torch.float64)
+    layer.angles.data = angles + 100 * math.pi
+    found = paroquant.from_tensors(paroquant.to_tensors(layer), 4).angles.detach()
+    assert float((found.double() - angles).abs().max()) < 2e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        (
+            "scales",
+            1e5,
+            "scales: expected 0, or sizes of 3e-6 to 65504.* got 1e[+]05; try scales nearer to 1",
+        ),
+        ("scales", 1e-8, "scales: expected 0, or sizes of 3e-6 to 65504.* got 1e-08"),
+        ("scales", math.nan, "scales: expected finite numbers"),
+        ("angles", math.inf, "angles: expected finite numbers"),
+    ],
+)
+def test_what_could_not_be_read_again_is_not_written(name, value, message, tmp_path):
+    layer = Rotate(wiring=Grouped.fixed(8, 4), scales=True)
+    getattr(layer, name).data[1] = value
+    with pytest.raises(ArgumentError, match=f"^a.q.{message}"):
+        paroquant.save(tmp_path / "new.safetensors", paroquant.Checkpoint({"a.q": layer}, {}))
+    assert not (tmp_path / "new.safetensors").exists()

@@ -160,6 +160,58 @@ def test_closures_that_return_nothing_or_nan(info):
         optimizer.step()
 
 
+@pytest.mark.parametrize("info", EACH)
+@pytest.mark.parametrize("missing", ["everything", "maximize"])
+def test_states_of_other_optimisers_are_refused_and_change_nothing(info, missing):
+    params, loss = problem()
+    optimizer = info.optim_cls(params)
+    run(optimizer, loss, 3)
+    saved, groups = copy.deepcopy(optimizer.state_dict()), [dict(g) for g in optimizer.param_groups]
+    other = torch.optim.Adam(params, lr=0.5).state_dict()
+    if missing == "maximize":
+        other = copy.deepcopy(saved)
+        del other["param_groups"][0]["maximize"]
+    message = (
+        rf"^state_dict: expected what state_dict of a {info.optim_cls.__name__} returns, got a group without"
+    )
+    with pytest.raises(ArgumentError, match=message):
+        optimizer.load_state_dict(other)
+    assert optimizer.param_groups == groups
+    now = optimizer.state_dict()
+    for key, state in saved["state"].items():
+        assert all(torch.equal(now["state"][key][name], value) for name, value in state.items())
+    run(optimizer, loss, 1)
+
+
+@pytest.mark.parametrize("info", EACH)
+@pytest.mark.parametrize(("name", "value"), [("maximize", "no"), ("lr", -1.0), ("weight_decay", "a")])
+def test_a_bad_state_of_its_own_kind_changes_nothing(info, name, value):
+    params, _ = problem()
+    optimizer = info.optim_cls(params)
+    if name not in optimizer.defaults:
+        pytest.skip("it has no such hyper-parameter")
+    saved = optimizer.state_dict()
+    saved["param_groups"][0][name] = value
+    with pytest.raises(ArgumentError, match=f"^{name}: expected"):
+        optimizer.load_state_dict(saved)
+    assert optimizer.param_groups[0][name] == optimizer.defaults[name]
+
+
+@pytest.mark.parametrize("info", EACH)
+def test_what_is_set_later_is_checked_in_the_next_step(info):
+    params, loss = problem()
+    optimizer = info.optim_cls(params)
+    run(optimizer, loss, 2)
+    weights = [p.detach().clone() for p in params]
+    name = next(name for name in ("refresh", "reuse", "max_iter") if name in optimizer.defaults)
+    optimizer.param_groups[0][name] = 0
+    with pytest.raises(ArgumentError, match=f"^{name}: expected an integer ≥ 1, got 0"):
+        run(optimizer, loss, 1)
+    assert all(torch.equal(p, w) for p, w in zip(params, weights, strict=True))
+    optimizer.param_groups[0][name] = optimizer.defaults[name]
+    run(optimizer, loss, 1)
+
+
 def test_a_bad_group_is_not_added():
     optimizer = GivensAdam([torch.nn.Parameter(torch.ones(2))])
     with pytest.raises(ValueError, match="lr"):

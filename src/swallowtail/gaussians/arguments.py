@@ -1,8 +1,10 @@
-"""Checks of the estimators' arguments, made in ``fit`` as scikit-learn wants it."""
+"""Checks of the estimators' arguments, made in ``fit`` as scikit-learn wants it; rows.py has those of rows."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,11 +13,43 @@ from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.wiring import Butterfly
 
-# Deviations whose squares, times some hundred coordinates, are normal numbers; and so are their inverses.
-SCALES = {np.dtype(np.float32): (1e-17, 1e17), np.dtype(np.float64): (1e-150, 1e150)}
-BLOCK = 1 << 20  # numbers looked at at once
-FEW = 5  # rows: from fewer nothing is chosen
+ROUNDED = 1e-6  # how far from 1 shares may add up to
 HARDLY_ANY = 1e-6  # of the mean variance: less noise leaves unseen directions next to no variance
+
+
+@contextmanager
+def all_or_nothing(model: Any) -> Iterator[None]:
+    """Where a fit fails, the estimator is what it was before: a stream of rows is not lost to one bad array."""
+    before = dict(vars(model))
+    try:
+        yield
+    except BaseException:
+        vars(model).clear()
+        vars(model).update(before)
+        raise
+
+
+def numbers(name: str, value: Any, shape: tuple[int, ...], what: str) -> np.ndarray:
+    """``value`` as float64 numbers of a shape; ``what`` says what was expected."""
+    checks.unmasked(name, value)
+    try:
+        found = np.asarray(value, np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentError(name, what, repr(value)) from error
+    if found.shape != shape:
+        raise ArgumentError(name, f"shape {shape}", found.shape)
+    if not np.isfinite(found).all():
+        raise ArgumentError(name, what, "NaN or infinity among them")
+    return found
+
+
+def shares(name: str, value: Any, k: int, above_0: bool = False) -> np.ndarray:  # shape: (k,)
+    """``value`` as k probabilities."""
+    what = f"{k} numbers {'>' if above_0 else '≥'} 0 that add up to 1"
+    found = numbers(name, value, (k,), what)
+    if found.min() < 0 or (above_0 and found.min() == 0) or abs(found.sum() - 1) > ROUNDED:
+        raise ArgumentError(name, what, found.tolist(), "try dividing them by their sum")
+    return found
 
 
 def check_shrinkage(value: Any) -> None:
@@ -39,55 +73,6 @@ def warn_of_a_matrix(X: Any) -> None:
         warnings.warn(
             f"{text}. A covariance is fitted by swallowtail.fit_symmetric(X)", UserWarning, stacklevel=3
         )
-
-
-def check_scale(X: np.ndarray) -> None:
-    """Variances are squares: deviations must be such that their squares are in the range of the dtype.
-
-    So must be the last digits of the mean, which deviations are taken from.
-    """
-    low, high = SCALES[X.dtype]
-    largest = size = 0.0
-    with np.errstate(over="ignore"):
-        for rows in np.array_split(X, 1 + X.size // BLOCK):
-            if rows.size:
-                largest = max(largest, float(np.abs(rows - X[0]).max()))
-                size = max(size, float(np.abs(rows).max()))
-    if largest and not low < largest < high:
-        expected = f"deviations from {low:g} to {high:g}, whose squares are in the range of {X.dtype}"
-        raise ArgumentError("X", expected, f"up to {largest:.3g}", "try other units")
-    if size * np.finfo(X.dtype).eps > high:
-        expected = f"numbers whose last digits are below {high:g}"
-        raise ArgumentError("X", expected, f"up to {size:.3g}", "try other units, or subtract the mean")
-
-
-def row_weights(X: np.ndarray, sample_weight: Any) -> np.ndarray:  # shape: (N,), float64
-    """How often each row of X counts: once, or as ``sample_weight`` says."""
-    from sklearn.utils.validation import _check_sample_weight
-
-    return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-
-
-def fit_weights(X: np.ndarray, sample_weight: Any) -> np.ndarray:  # shape: (N,), float64
-    """The same for a fit: says so if weights leave next to no rows, as weights that add up to 1 do."""
-    weights = row_weights(X, sample_weight)
-    if weights.sum() < FEW <= len(X):
-        warnings.warn(
-            f"the weights of {len(X)} rows add up to {weights.sum():.3g}, so they count as so many rows; "
-            "try sample_weight / sample_weight.mean()",
-            UserWarning,
-            stacklevel=4,
-        )
-    return weights
-
-
-def weighted_mean(scores: Any, sample_weight: Any) -> float:
-    """The mean of scores (N,), each as often as its row counts; of a dask array as well."""
-    if sample_weight is None:
-        return float(scores.mean(dtype=np.float64))
-    if isinstance(scores, np.ndarray):
-        sample_weight = row_weights(scores[:, None], sample_weight)
-    return float(np.average(scores, weights=sample_weight))
 
 
 def warn_of_few_rows(shrinkage: Any, n_rows: float, n: int, where: str) -> None:
@@ -132,14 +117,25 @@ def check_mixture(model: Any, X: np.ndarray) -> None:
     checks.choice("init_params", model.init_params, ("k-means++", "kmeans", "random"))
     check_shrinkage(model.shrinkage)
     checks.number("tol", model.tol, at_least=0)
-    for name, value, shape in (
-        ("weights_init", model.weights_init, (k,)),
-        ("means_init", model.means_init, (k, X.shape[1])),
-    ):
-        if value is not None and np.shape(value) != shape:
-            raise ArgumentError(name, f"shape {shape}", np.shape(value))
+    checks.flag("warm_start", model.warm_start)
+    if model.weights_init is not None:
+        shares("weights_init", model.weights_init, k)
+    if model.means_init is not None:
+        numbers("means_init", model.means_init, (k, X.shape[1]), "finite numbers")
+    if model.warm_start and hasattr(model, "_components"):
+        _check_continued(model._components.means.shape, (k, X.shape[1]))
     if k > 1:
         _check_distinct(X, k)
+
+
+def _check_continued(before: tuple[int, ...], now: tuple[int, ...]) -> None:
+    """What ``warm_start`` continues from has as many components and columns."""
+    for name, what, old, new in zip(
+        ("n_components", "X"), ("components", "columns"), before, now, strict=True
+    ):
+        if old != new:
+            expected = f"{old} {what}, as in the fit that warm_start=True continues"
+            raise ArgumentError(name, expected, new, "try `warm_start=False`")
 
 
 def _check_distinct(X: np.ndarray, k: int) -> None:

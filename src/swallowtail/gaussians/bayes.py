@@ -66,8 +66,12 @@ class Regression(NamedTuple):
 
     def predict(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance (m,) of y at new rows of Φ (m, n), noise included."""
-        spread = self.posterior.covariance.quadratic_form(features)
-        return features @ self.posterior.loc, spread + self.noise_variance
+        loc = self.posterior.loc
+        features = checks.as_tensor("features", features, loc)
+        checks.last_axis("features", features, len(loc), "the posterior's n")
+        number = torch.promote_types(features.dtype, loc.dtype)
+        features, loc = features.to(number), loc.to(number)
+        return features @ loc, self.posterior.covariance.quadratic_form(features) + self.noise_variance
 
 
 def product(p: GivensNormal, q: GivensNormal, n_rotations: int | None = None, seed: int = 0) -> Product:
@@ -77,7 +81,7 @@ def product(p: GivensNormal, q: GivensNormal, n_rotations: int | None = None, se
     Exact where p and q share Q. Otherwise the mean is solved for, and P is refitted with ``n_rotations``.
     """
     _one(p)
-    _one(q)
+    _one(q, "q")
     if p.event_shape != q.event_shape:
         raise ArgumentError("q", f"n = {p.event_shape[0]}, as p has", q.event_shape[0])
     a, b = p.precision, q.precision
@@ -163,7 +167,7 @@ def linear_regression(
     + (m − m₀)ᵀP₀(m − m₀)], with log det P exact up to n = 2048 and by `log_determinant` beyond.
 
     Args:
-        features: Φ, shape (N, n).
+        features: Φ, shape (N, n). The arithmetic is in the common dtype of Φ, y and the prior, float32 at least.
         y: shape (N,).
         prior: a single GivensNormal over w.
         noise_variance: σ² > 0.
@@ -171,22 +175,29 @@ def linear_regression(
         tolerance: of the mean.
         seed: of everything random.
     """
-    _one(prior)
-    features, y = checks.as_tensor("features", features), checks.as_tensor("y", y)
+    _one(prior, "prior")
+    features = checks.as_tensor("features", features, prior.loc)
+    y = checks.as_tensor("y", y, features)
     if features.ndim != 2 or y.shape != features.shape[:1]:
         got = f"{tuple(features.shape)} and {tuple(y.shape)}"
         raise ArgumentError("", "features (N, n) and y (N,)", got)
     checks.last_axis("features", features, prior.event_shape[0], "the prior's n")
     noise_variance = checks.number("noise_variance", noise_variance, above=0)
-    P0 = prior.precision
-    matvec: Matvec = lambda v: P0(v) + (v @ features.mT) @ features / noise_variance
+    checks.finite("features", features)
+    checks.finite("y", y)
+    number = torch.float32
+    for tensor in (features, y, prior.loc, prior.precision.eigenvalues):
+        number = torch.promote_types(number, tensor.dtype)
+    features, y, start = features.to(number), y.to(number), prior.loc.to(number)
+    P0 = prior.precision.to(dtype=number)
+    matvec: Matvec = lambda v: P0(v) + (v.to(number) @ features.mT) @ features / noise_variance
     fit = fit_symmetric(_columns(matvec), P0.n, n_rotations=n_rotations, wiring="pairs", seed=seed)
     P = _positive(fit.operator.to(features.device, features.dtype))
-    right = P0(prior.loc) + features.mT @ y / noise_variance
+    right = P0(start) + features.mT @ y / noise_variance
     solved = conjugate_gradients(matvec, right[None], P.inverse(), tolerance)
     mean, logdet = solved.x[0], _logdet(matvec, P, seed)
     residual = float(((y - features @ mean) ** 2).sum()) / noise_variance
-    residual += float(P0.quadratic_form(mean - prior.loc)) + len(y) * math.log(2 * math.pi * noise_variance)
+    residual += float(P0.quadratic_form(mean - start)) + len(y) * math.log(2 * math.pi * noise_variance)
     evidence = Estimate.around(-0.5 * (residual + logdet.value - float(P0.logdet())), 0.5 * logdet.error)
     return Regression(GivensNormal(mean, precision=P), evidence, solved.error, noise_variance)
 
@@ -208,11 +219,11 @@ def _positive(P: SymmetricOperator) -> SymmetricOperator:
     return P.function(lambda d: d.clamp_min(1e-10 * float(d.abs().max())))
 
 
-def _one(p: GivensNormal) -> None:
-    checks.instance("p", p, GivensNormal)
+def _one(p: GivensNormal, name: str = "p") -> None:
+    checks.instance(name, p, GivensNormal)
     if p.batch_shape:
         got = f"a batch {tuple(p.batch_shape)}"
-        raise ArgumentError("", "a single distribution", got, "take one of it")
+        raise ArgumentError(name, "a single distribution", got, "take one of it")
 
 
 def _index(p: GivensNormal, index: Any) -> Tensor:

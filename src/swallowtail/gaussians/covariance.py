@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,24 +11,22 @@ import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.budget import default_budget
 from swallowtail.gaussians.arguments import (
-    SCALES,
+    all_or_nothing,
     check_covariance,
-    check_scale,
-    fit_weights,
     warn_of_a_matrix,
     warn_of_few_rows,
-    weighted_mean,
 )
 from swallowtail.gaussians.chosen import Fitted
 from swallowtail.gaussians.covariance_fit import Request, fit_statistics, most_rotations
 from swallowtail.gaussians.dask import dask_statistics, is_dask, map_rows
 from swallowtail.gaussians.merging import Merging
+from swallowtail.gaussians.rows import SCALES, check_scale, fit_weights, rows_of, weighted_mean
+from swallowtail.gaussians.shape import Shape
 from swallowtail.gaussians.statistics import RowStatistics, blocks
 from swallowtail.wiring import Wiring
 
@@ -47,6 +45,8 @@ class GivensCovariance(Merging, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     To tell classes apart use `GivensDiscriminant`. One covariance per class, each chosen for its own density, is 0.1
     less accurate on Fashion-MNIST than the best classical rival, and the changes that mend it cost density
     (docs/benchmarks.md, "Densities and classes want different covariances").
+
+    ``statistics_`` holds a sample of at most 4096 rows as they are, and so does every pickle of the estimator.
 
     Args:
         n_rotations: the largest K; by default 4 times n⌈lg n⌉/2 (once beyond 1024 columns). With a number for
@@ -109,29 +109,29 @@ class GivensCovariance(Merging, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GivensCovariance:
         """Forget what was seen, and fit to the rows of X (N, n), N ≥ 2; a dask array is reduced where it lies.
 
-        A row of weight 2 counts as two equal rows.
+        In the moments a row of weight 2 counts as two equal rows; what is chosen on held-out rows may differ a little.
         """
-        self.reset()
-        if not is_dask(X):
-            warn_of_a_matrix(X)
-        self._take(X, sample_weight, fewest=2)
-        self._refit()
+        with all_or_nothing(self):
+            self.reset()
+            if not is_dask(X):
+                warn_of_a_matrix(X)
+            self._take(X, sample_weight, fewest=2)
+            self._refit()
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GivensCovariance:
         """Add the rows of X to the statistics; the covariance is refitted when it is next read."""
-        self._take(X, sample_weight, fewest=1)
+        with all_or_nothing(self):
+            self._take(X, sample_weight, fewest=1)
         return self
 
     def mahalanobis(self, X: Any) -> np.ndarray:
-        """Squared distances (x − location)ᵀ Σ⁻¹ (x − location), shape (N,)."""
-        shape = self.shape_
-        return torch.cat([shape.distances(rows) for rows in self._centred(X)]).numpy()
+        """Squared distances (x − location)ᵀ Σ⁻¹ (x − location), shape (N,); ∞ where they are beyond the dtype."""
+        return torch.cat(list(self._each(X, lambda shape, rows: shape.distances(rows), 2))).numpy()
 
     def whiten(self, X: Any) -> np.ndarray:
         """Rows with the location subtracted and covariance 1, in the basis of D, shape (N, n)."""
-        shape = self.shape_
-        return torch.cat([shape.whiten(rows) for rows in self._centred(X)]).numpy()
+        return torch.cat(list(self._each(X, lambda shape, rows: shape.whiten(rows), 1))).numpy()
 
     def transform(self, X: Any) -> np.ndarray:
         """The same as `whiten`: a step of a pipeline, with ``set_output`` and names of its columns."""
@@ -194,8 +194,8 @@ class GivensCovariance(Merging, ClassNamePrefixFeaturesOutMixin, TransformerMixi
                 raise ArgumentError("X", f"{fewest} rows or more", found.n_rows)
             self.add_statistics(found)
             return
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=first, ensure_min_samples=fewest)
-        check_scale(X)
+        X = rows_of(self, X, reset=first, ensure_min_samples=fewest)
+        check_scale(X, None if first else self.statistics_.dtype)
         weights = None if sample_weight is None else fit_weights(X, sample_weight)
         if first:
             self._start(X.shape[1], X.dtype)
@@ -221,6 +221,7 @@ class GivensCovariance(Merging, ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def _refit(self) -> None:
         moments = self.statistics_.moments
+        check_covariance(self, moments.n)  # again: arguments may have been set since the rows came
         if moments.count <= 0:
             raise ArgumentError(
                 "sample_weight",
@@ -253,13 +254,25 @@ class GivensCovariance(Merging, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         more = self.wiring == "pairs" and self.shrinkage == "auto"
         return most_rotations(n) if more else default_budget(n)
 
-    def _centred(self, X: Any) -> Iterator[torch.Tensor]:
-        """Blocks of rows minus the location, in the data's dtype."""
-        X, dtype = self._check(X), self.statistics_.dtype
-        location = self.location_.astype(dtype)
-        parts = (X[rows].astype(dtype, copy=False) - location for rows in blocks(X))
-        return (torch.from_numpy(part) for part in parts)
+    def _each(
+        self, X: Any, what: Callable[[Shape, torch.Tensor], torch.Tensor], power: int
+    ) -> Iterator[torch.Tensor]:
+        """``what`` of Σ and of blocks of rows minus the location, in the data's dtype.
 
-    def _check(self, X: Any) -> np.ndarray:
+        Rows beyond its range are done in float64, each in a unit of its own. ``power`` is how results grow with that.
+        """
         self._check_seen()
-        return validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        X, dtype, shape = rows_of(self, X, reset=False), self.statistics_.dtype, self.shape_
+        for part in blocks(X):
+            with np.errstate(over="ignore", invalid="ignore"):
+                rows = X[part].astype(dtype, copy=False) - self.location_.astype(dtype)
+            found = what(shape, torch.from_numpy(rows))
+            far = ~(found if found.ndim == 1 else found.sum(1)).isfinite()
+            if far.any():
+                x, location = X[part][far.numpy()].astype(np.float64), self.location_
+                unit = np.maximum(np.abs(x).max(1, keepdims=True), np.abs(location).max())
+                wide = shape.with_variances(shape.variances, np.float64)
+                near = what(wide, torch.from_numpy(x / unit - location / unit))
+                grown = torch.from_numpy(unit).reshape(-1, *[1] * (near.ndim - 1))
+                found[far] = (near * grown**power).to(found.dtype)
+            yield found

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from swallowtail import checks
 from swallowtail.errors import ArgumentError
+from swallowtail.gaussians.rows import check_sum
 from swallowtail.gaussians.statistics import Reservoir
 
 FAN_IN = 8
@@ -122,6 +124,8 @@ def _rows(X: Any) -> Any:
 
 
 def _one(rows: Any, weights: Any, make: Callable[..., Any], index: int, n: int) -> Any:
+    checks.unmasked("X", rows)
+    checks.unmasked("sample_weight", weights)
     rows = np.asarray(rows)
     if rows.dtype.kind not in "biuf":
         raise ArgumentError("X", "numbers", f"{rows.dtype} in chunk {index}")
@@ -130,6 +134,8 @@ def _one(rows: Any, weights: Any, make: Callable[..., Any], index: int, n: int) 
     _check_finite(rows, index)
     if weights is not None and not (np.isfinite(weights) & (weights >= 0)).all():
         raise ArgumentError("sample_weight", "finite numbers ≥ 0", f"others in chunk {index}")
+    if weights is not None:
+        check_sum("sample_weight", weights)
     return make(rows, weights)
 
 

@@ -9,12 +9,13 @@ from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
-from swallowtail.gaussians.arguments import check_scale, fit_weights
+from swallowtail.gaussians.arguments import all_or_nothing, shares
 from swallowtail.gaussians.classes import Candidate, Classes, candidates, class_scores
+from swallowtail.gaussians.rows import check_scale, fit_weights, rows_of
 
 FOLDS = 3
 SMALL, MORE_FOLDS = 2**15, 5  # numbers of X up to which there are so many folds
@@ -69,9 +70,14 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GivensDiscriminant:
         """Fit to the rows of X (N, n) with classes y (N,); two classes or more, and rows that differ within them.
 
-        A row of weight 2 counts as two equal rows.
+        In the moments a row of weight 2 counts as two equal rows; what is chosen on held-out rows may differ a little.
         """
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        with all_or_nothing(self):
+            self._fit(X, y, sample_weight)
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
+        X, y = rows_of(self, X, y, ensure_min_samples=2)
         check_classification_targets(y)
         check_scale(X)
         checks.choice("rotations", self.rotations, ("auto", "full", "tied"))
@@ -80,16 +86,17 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
             raise ArgumentError("y", "2 classes or more", f"{len(self.classes_)} class")
         often = fit_weights(X, sample_weight)
         X, labels, often = X[often > 0], labels[often > 0], often[often > 0]
-        counts, shares = np.bincount(labels), np.bincount(labels, often, len(self.classes_))
-        if not shares.all():
+        counts, weight = np.bincount(labels), np.bincount(labels, often, len(self.classes_))
+        if not weight.all():
             raise ArgumentError("sample_weight", "a positive weight in every class", "a class without one")
-        self.priors_ = self._checked_priors(shares / shares.sum())
+        self.priors_ = weight / weight.sum()
+        if self.priors is not None:
+            self.priors_ = shares("priors", self.priors, len(weight), above_0=True)
         tried = candidates(self.rotations, self.pooling, int(counts.min()))
         chosen, self.temperature_ = self._choose(X, labels, often, tried, int(counts.min()))
         self.rotations_, self.pooling_, self.shrinkage_ = chosen
         classes = Classes(X, labels, often, self.n_rotations, [chosen])
         self._shapes, self.means_ = classes.shapes(chosen), classes.means
-        return self
 
     @property
     def covariances_(self) -> list[Any]:
@@ -119,17 +126,8 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
 
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        X = rows_of(self, X, reset=False)
         return np.log(self.priors_) + class_scores(X, self.means_, self._shapes)
-
-    def _checked_priors(self, shares: np.ndarray) -> np.ndarray:
-        if self.priors is None:
-            return shares
-        priors = np.asarray(self.priors, np.float64)
-        if priors.shape != shares.shape or (priors <= 0).any() or abs(priors.sum() - 1) > 1e-6:
-            expected = f"{len(shares)} positive numbers that add up to 1"
-            raise ArgumentError("priors", expected, repr(self.priors))
-        return priors
 
     def _choose(
         self,

@@ -91,7 +91,8 @@ class Distances:
         out = np.empty((len(X), len(means)), number)
         root = np.sqrt(weights, dtype=np.float64)
         c, a, b = (np.ascontiguousarray(v, number) for v in (centre, self._scales * root, means * root))
-        X = np.ascontiguousarray(X, number)
+        with np.errstate(over="ignore"):  # rows beyond the dtype are far
+            X = np.ascontiguousarray(X, number)
 
         def work(start: int, stop: int) -> None:
             rows = tile(X.shape[1], number)

@@ -14,9 +14,10 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from swallowtail import checks
 from swallowtail.errors import ArgumentError
-from swallowtail.gaussians.arguments import check_scale
 from swallowtail.gaussians.mixture_statistics import MixtureStatistics
+from swallowtail.gaussians.rows import check_scale, plain_weights
 from swallowtail.gaussians.statistics import DenseMoments, Reservoir, RowStatistics
 
 
@@ -46,6 +47,7 @@ def _fit(estimator: Any, rows: np.ndarray, weights: np.ndarray | None, group: An
         own_sample = Reservoir(rows.shape[1], rows.dtype)
         own_sample.update(rows, weights)
         sample = all_samples(own_sample, group)
+        _enough(len(sample.rows), float(sample.weights.sum()))
         reduce = lambda components, scatters: all_mixture(
             components.statistics(rows, scatters, weights), group
         )
@@ -54,10 +56,18 @@ def _fit(estimator: Any, rows: np.ndarray, weights: np.ndarray | None, group: An
     if len(rows):
         own.update(rows, weights)
     total = all_rows(own, group)
-    if total.n_rows < 2:
-        raise ArgumentError("X", "2 rows or more in all processes together", total.n_rows)
+    _enough(total.n_rows, total.moments.count)
     estimator.reset()
     return estimator.add_statistics(total)
+
+
+def _enough(n_rows: int, weight: float) -> None:
+    """As one process alone would refuse it."""
+    if n_rows and not weight > 0:
+        expected = "weights that add up to more than 0 in all processes together"
+        raise ArgumentError("sample_weight", expected, weight)
+    if n_rows < 2:
+        raise ArgumentError("X", "2 rows or more in all processes together", n_rows)
 
 
 def all_rows(own: RowStatistics, group: Any = None) -> RowStatistics:
@@ -149,19 +159,16 @@ def _names(X: Any) -> list[str]:
 
 
 def _checked(X: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    checks.unmasked("X", X)
     rows = np.asarray(X)
     rows = rows if rows.dtype == np.float32 else rows.astype(np.float64)
-    if rows.ndim != 2:
+    if rows.ndim != 2 or not rows.shape[1]:
         raise ValueError(f"an array of shape {rows.shape}")
     if not np.isfinite(rows).all():
         raise ValueError(f"NaN or infinity in row {int(np.nonzero(~np.isfinite(rows).all(1))[0][0])}")
     if len(rows):
         check_scale(rows)
-    if sample_weight is None:
-        return rows, None
-    weights = np.asarray(sample_weight, np.float64)
-    if weights.shape != rows.shape[:1] or not (np.isfinite(weights) & (weights >= 0)).all():
-        raise ValueError(f"sample_weight is not {len(rows)} finite numbers ≥ 0")
+    weights = None if sample_weight is None else plain_weights("sample_weight", sample_weight, len(rows))
     return rows, weights
 
 

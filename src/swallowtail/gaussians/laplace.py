@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from scipy.optimize import minimize_scalar
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, grad, jacrev, vjp, vmap
 
 from swallowtail import checks
@@ -23,6 +23,11 @@ from swallowtail.operators import Rotation, SymmetricOperator
 DENSE = 2048  # up to so many weights all entries of the curvature are computed; beyond, products with it
 CHUNK = 256  # rows whose Jacobians are held at a time
 DECADES = (-6.0, 8.0)  # log₁₀ of the prior precisions tried
+# Layers whose outputs in training are random, or depend on the other rows of a batch.
+UNSETTLED = (
+    nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, nn.Dropout, nn.Dropout1d, nn.Dropout2d,
+    nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout,
+)  # fmt: skip
 
 
 class Predictive(NamedTuple):
@@ -40,7 +45,7 @@ class GivensLaplace:
     rotations this is diagonal Laplace, and every rotation brings it nearer to full Laplace.
 
     Args:
-        model: a trained module, called with a batch; (m, C) outputs.
+        model: a trained module, called with a batch; (m, C) outputs. With batch norm or dropout, in evaluation mode.
         likelihood: "classification" (outputs are logits, targets class numbers) or "regression" (targets (m, C)).
         prior_precision: δ.
         noise_variance: σ² of regression.
@@ -53,7 +58,7 @@ class GivensLaplace:
 
     def __init__(
         self,
-        model: torch.nn.Module,
+        model: nn.Module,
         likelihood: str,
         *,
         prior_precision: float = 1.0,
@@ -65,15 +70,28 @@ class GivensLaplace:
     ) -> None:
         self.likelihood = checks.choice("likelihood", likelihood, ("classification", "regression"))
         self.curvature = checks.choice("curvature", curvature, ("ggn", "hessian"))
-        checks.number("prior_precision", prior_precision, above=0)
-        checks.number("noise_variance", noise_variance, above=0)
-        self.model, self.prior_precision, self.noise_variance = model, prior_precision, noise_variance
-        self.n_rotations, self.max_products, self.seed = n_rotations, max_products, seed
+        checks.instance("model", model, nn.Module)
+        self.model, self.prior_precision = model, prior_precision
+        self.noise_variance = checks.number("noise_variance", noise_variance, above=0)
+        self.n_rotations = (
+            None if n_rotations is None else checks.integer("n_rotations", n_rotations, at_least=0)
+        )
+        self.max_products = checks.integer("max_products", max_products, at_least=1)
+        self.seed = checks.seed("seed", seed)
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         if not named:
             raise ArgumentError("model", "parameters that require a gradient", "none")
         self._shapes = {name: p.shape for name, p in named}
         self.mean = torch.cat([p.detach().reshape(-1) for _, p in named])  # w*, shape: (P,)
+
+    @property
+    def prior_precision(self) -> float:
+        """δ; it can be set without a new fit."""
+        return self._prior_precision
+
+    @prior_precision.setter
+    def prior_precision(self, value: float) -> None:
+        self._prior_precision = checks.number("prior_precision", value, above=0)
 
     def fit(self, data: Iterable[tuple[Tensor, Tensor]], y: Any = None) -> GivensLaplace:
         """Take the curvature over batches (x, y), which may be a DataLoader, and fit Q and D.
@@ -83,6 +101,7 @@ class GivensLaplace:
         if y is not None or not isinstance(data, Iterable) or isinstance(data, (Tensor, np.ndarray)):
             got = "X and y" if y is not None else type(data).__name__
             raise ArgumentError("data", "batches (x, y), as of a DataLoader", got, "try `fit([(X, y)])`")
+        self._check_mode()
         batches = []
         for batch in data:
             if not isinstance(batch, (tuple, list)) or len(batch) != 2:
@@ -134,6 +153,7 @@ class GivensLaplace:
     def log_evidence(self, prior_precision: float | None = None) -> float:
         """Log p(data) ≈ log p(data | w*) − ½ δ‖w*‖² + ½ Σ log δ/(d + δ), at any δ without a new fit."""
         delta = self.prior_precision if prior_precision is None else prior_precision
+        delta = checks.number("prior_precision", delta, above=0)
         d = self._fitted().eigenvalues.double()
         penalty = 0.5 * delta * float(self.mean.double() @ self.mean.double())
         return self.log_likelihood - penalty - 0.5 * float(torch.log1p(d / delta).sum())
@@ -152,6 +172,7 @@ class GivensLaplace:
         Class probabilities are softmax(f / √(1 + π v/8)) with v the variance of each output.
         """
         covariance = self.precision.inverse()
+        self._check_mode()
         means, variances = [], []
         with torch.no_grad():
             for rows in x.split(CHUNK):
@@ -177,6 +198,13 @@ class GivensLaplace:
         if not hasattr(self, "curvature_operator"):
             raise RuntimeError("GivensLaplace: expected fit(data) first; try laplace.fit([(x, y)])")
         return self.curvature_operator
+
+    def _check_mode(self) -> None:
+        """In training mode there is no function of the weights and of one row to be linearised."""
+        for name, layer in self.model.named_modules():
+            if layer.training and isinstance(layer, UNSETTLED) and getattr(layer, "p", 1):
+                got = f"{name or 'it'} ({type(layer).__name__}) in training mode"
+                raise ArgumentError("model", "a model in evaluation mode", got, "try `model.eval()`")
 
     def _outputs(self, w: Tensor, x: Tensor) -> Tensor:
         return functional_call(self.model, self.weights(w), (x,))

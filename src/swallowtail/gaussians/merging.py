@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils.validation import _num_samples
 from tqdm import tqdm
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
+from swallowtail.gaussians.arguments import all_or_nothing
 from swallowtail.gaussians.chosen import Chosen, Fitted
 from swallowtail.gaussians.statistics import RowStatistics
 
@@ -36,24 +38,25 @@ class Merging(Chosen):
         """Forget what was seen, and fit to batches of rows from any iterator, each read once.
 
         Args:
-            batches: arrays of shape (m, n), or pairs of such an array and weights (m,); m may be 0. A memory-mapped
-                array needs none of this, `fit` reads it in blocks.
+            batches: arrays of shape (m, n), or tuples of such an array and weights (m,); m may be 0. A memory-mapped
+                array needs none of this, `fit` reads it in blocks. Weights have to be real numbers, as float64: what is
+                whole is taken for the classes of a pair (X, y), which have no place here, and is an error.
             progress: show a bar.
         """
-        self.reset()
-        for index, batch in enumerate(tqdm(batches, desc="rows", disable=not progress, unit=" batches")):
-            rows, weights = batch if isinstance(batch, tuple) else (batch, None)
-            if not len(rows):
-                continue
-            try:
-                self.partial_fit(rows, sample_weight=weights)
-            except ValueError as error:
-                raise ArgumentError(
-                    "batches", "rows that can be used", f"in batch {index}: {error}"
-                ) from error
-        if not hasattr(self, "statistics_"):
-            raise ArgumentError("batches", "one batch of rows or more", "none")
-        self._state()
+        checks.items("batches", batches, "arrays of shape (m, n), from any iterator")
+        with all_or_nothing(self):
+            self.reset()
+            for index, batch in enumerate(tqdm(batches, desc="rows", disable=not progress, unit=" batches")):
+                try:
+                    rows, weights = _parted(batch)
+                    if _num_samples(rows):
+                        self.partial_fit(rows, sample_weight=weights)
+                except (TypeError, ValueError) as error:
+                    got = f"in batch {index}: {error}"
+                    raise ArgumentError("batches", "rows that can be used", got) from error
+            if not hasattr(self, "statistics_"):
+                raise ArgumentError("batches", "one batch of rows or more", "none")
+            self._state()
         return self
 
     def merge(self, other: Merging) -> Self:
@@ -85,3 +88,18 @@ class Merging(Chosen):
         self.statistics_.forget(share)
         self._fitted = None
         return self
+
+
+def _parted(batch: Any) -> tuple[Any, Any]:
+    """The rows of a batch, and their weights or None."""
+    if not isinstance(batch, tuple):
+        return batch, None
+    if len(batch) != 2:
+        raise ArgumentError("", "rows, or a pair of rows and weights", f"a tuple of {len(batch)}")
+    rows, weights = batch
+    if weights is not None:
+        kind = np.asarray(weights).dtype
+        if kind.kind != "f":
+            hint = "try astype(float) on weights, and rows alone in place of (X, y)"
+            raise ArgumentError("", "weights that are real numbers beside the rows", kind, hint)
+    return rows, weights

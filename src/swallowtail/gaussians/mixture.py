@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,25 +12,18 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
 from tqdm import tqdm
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.gaussians import online
-from swallowtail.gaussians.arguments import (
-    check_mixture,
-    check_scale,
-    fit_weights,
-    row_weights,
-    warn_of_few_rows,
-    weighted_mean,
-)
+from swallowtail.gaussians.arguments import all_or_nothing, check_mixture, warn_of_few_rows
 from swallowtail.gaussians.components import Components
 from swallowtail.gaussians.criteria import Criteria
 from swallowtail.gaussians.dask import EStep, dask_sample, is_dask, map_rows, reduce_blocks
 from swallowtail.gaussians.mixture_plan import start
 from swallowtail.gaussians.mixture_statistics import MixtureStatistics
+from swallowtail.gaussians.rows import check_scale, fit_weights, row_weights, rows_of, weighted_mean
 
 BLOCK = 2**21  # numbers of X in one block of an E-step: 16 MiB
 # How often rotations are chosen again after EM has settled. On MNIST-5k, 3 take twice the steps; held-out bits per
@@ -58,7 +52,7 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
         init_params: "k-means++" or "kmeans" (both k-means after a k-means++ start), or "random" responsibilities.
         weights_init, means_init: where to start, shapes (k,) and (k, n).
         random_state: of the start and of the rows held out.
-        warm_start: continue from the last fit.
+        warm_start: continue from the last fit, with the rotations, the target and the shrinkage that it had.
         verbose: show a progress bar.
 
     Attributes:
@@ -109,13 +103,14 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GivensMixture:
         """Fit to the rows of X (N, n), N ≥ max(2, n_components); a dask array is reduced where it lies.
 
-        A row of weight 2 counts as two equal rows.
+        In the moments a row of weight 2 counts as two equal rows; what is chosen on held-out rows may differ a little.
         """
         if is_dask(X):
             sample = dask_sample(X, sample_weight)
             reduce = lambda c, s: reduce_blocks(X, EStep(c, s), sample_weight)
             return self.fit_reductions(sample.rows, reduce, sample.weights)
-        self._fit(X, sample_weight)
+        with all_or_nothing(self):
+            self._fit(X, sample_weight)
         return self
 
     def fit_reductions(
@@ -131,18 +126,21 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
             reduce: (components, with scatters?) ↦ `MixtureStatistics` of all rows under these components.
             sample_weight: weights (m,) of the sample.
         """
-        with warnings.catch_warnings():
+        with all_or_nothing(self), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             self._fit(sample, sample_weight)
-        found = online.em(self._components, lambda s: reduce(self._components, s), self.max_iter, self.tol)
-        self.lower_bounds_, self.converged_ = found
+            found = online.em(
+                self._components, lambda s: reduce(self._components, s), self.max_iter, self.tol
+            )
+            self.lower_bounds_, self.converged_ = found
         self.lower_bound_, self.n_iter_ = self.lower_bounds_[-1], len(self.lower_bounds_)
         self._warn_unsettled()
         return self
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         """Fit, and the most probable component of every row, shape (N,)."""
-        return np.argmax(self._fit(X, sample_weight), axis=1)
+        with all_or_nothing(self):
+            return np.argmax(self._fit(X, sample_weight), axis=1)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GivensMixture:
         """Online EM: the first call fits; every later one is a stepwise update (Cappé & Moulines).
@@ -151,15 +149,17 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
         second moments have room.
         """
         if not hasattr(self, "_components"):
-            self.fit(X, sample_weight=sample_weight)
-            self._running = online.begin(self._components, self._reduction(X, sample_weight))
-            self._origin = self._components.means.tobytes()
+            with all_or_nothing(self):
+                self.fit(X, sample_weight=sample_weight)
+                self._running = online.begin(self._components, self._reduction(X, sample_weight))
+                self._origin = self._components.means.tobytes()
             return self
         reduce = self._reduction(X, sample_weight)
-        self._steps += 1
-        if self._running is None:
-            self._running = online.resume(self._components)
-        self.lower_bound_ = online.step(self._components, self._running, reduce, self._steps)
+        with all_or_nothing(self):
+            self._steps += 1
+            if self._running is None:
+                self._running = online.resume(self._components)
+            self.lower_bound_ = online.step(self._components, self._running, reduce, self._steps)
         return self
 
     def merge(self, other: GivensMixture) -> GivensMixture:
@@ -218,12 +218,14 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
 
     def _fit(self, X: Any, sample_weight: Any) -> np.ndarray:
         """EM from every start; the responsibilities of a last E-step, so that predict and fit_predict agree."""
-        X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        X = rows_of(self, X, ensure_min_samples=2)
         check_scale(X)
         check_mixture(self, X)
         often = fit_weights(X, sample_weight)
         state = check_random_state(self.random_state)
         warm = self.warm_start and hasattr(self, "_components")
+        if warm:
+            self._components = copy.copy(self._components)  # what is continued stays as it is if this fails
         best: tuple[float, Any] = (-np.inf, None)
         self._running, self._steps, self._origin = None, 0, None  # of rows that are forgotten now
         for _ in range(1 if warm else self.n_init):
@@ -246,7 +248,7 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
                 raise ArgumentError("X", f"{self.n_features_in_} features, as seen before", X.shape[1])
             return lambda scatters: reduce_blocks(X, EStep(self._components, scatters), sample_weight)
         X = self._check(X)
-        check_scale(X)
+        check_scale(X, self._components.dtype)
         often = row_weights(X, sample_weight)
         return lambda scatters: self._components.statistics(X, scatters, often)
 
@@ -291,4 +293,4 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
 
     def _check(self, X: Any) -> np.ndarray:
         _ = self._fitted
-        return validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return rows_of(self, X, reset=False)

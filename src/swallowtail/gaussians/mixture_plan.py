@@ -26,7 +26,8 @@ def start(model: Any, X: np.ndarray, often: np.ndarray, state: np.random.RandomS
     k = model.n_components
     if model.means_init is not None:
         means = np.asarray(model.means_init, np.float64)
-        distances = np.stack([((X - mean) ** 2).sum(1) for mean in means], axis=1)
+        with np.errstate(over="ignore"):  # to a mean far away
+            distances = np.stack([((X - mean) ** 2).sum(1) for mean in means], axis=1)
         labels = distances.argmin(1)
     elif model.init_params == "random":
         labels = state.randint(0, k, len(X))
@@ -36,7 +37,7 @@ def start(model: Any, X: np.ndarray, often: np.ndarray, state: np.random.RandomS
     tied, rotations = model.rotations == "tied", None
     if model.shrinkage == "auto":
         generator = np.random.default_rng(state.randint(2**31 - 1))
-        plan, rotations = make_plan(X, labels, often, budget, model.target, tied, generator)
+        plan, rotations = make_plan(X, labels, k, often, budget, model.target, tied, generator)
         plan = plan._replace(background=1 / (1 + float(often.sum())))
     else:
         plan = Plan(0.0, budget, float(model.shrinkage))
@@ -53,6 +54,7 @@ def start(model: Any, X: np.ndarray, often: np.ndarray, state: np.random.RandomS
 def make_plan(
     X: np.ndarray,
     labels: np.ndarray,
+    k: int,
     often: np.ndarray,
     budget: int,
     target: str,
@@ -63,10 +65,9 @@ def make_plan(
 
     The largest components choose ridge and number of rotations (`choose`). The noise is chosen by the mixture as a
     whole, because an outlier of one component may belong to another. The rotations come from three quarters of the
-    rows. That is good enough to begin EM with, which chooses them again later.
+    rows. That is good enough to begin EM with, which chooses them again later. Components may have no rows.
     """
     held = generator.random(len(X)) < HELD_OUT
-    k = int(labels.max()) + 1
     seen = often > 0
     sizes = [
         (int((seen & ~held & (labels == j)).sum()), int((seen & held & (labels == j)).sum()))

@@ -15,6 +15,7 @@ import numpy as np
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.factor import Factor
+from swallowtail.gaussians.rows import finite_rows, plain_weights
 
 RESERVOIR, NUMBERS = 4096, 2**22  # rows kept at most, and numbers in them; but never fewer rows than
 FEWEST = 1024
@@ -218,6 +219,8 @@ def row_hashes(X: np.ndarray) -> np.ndarray:  # shape: (m,), uint64
 class RowStatistics:
     """All that a `GivensCovariance` keeps of the rows it has seen: moments, and a sample of rows to hold out.
 
+    The sample is up to `RESERVOIR` rows as they came. It goes wherever the statistics go, into a pickle as well.
+
     Args:
         n: columns.
         dtype: float32 or float64, of the rows that are kept.
@@ -234,7 +237,11 @@ class RowStatistics:
     def __init__(
         self, n: int, dtype: Any, sketch_size: int | None = None, assume_centered: bool = False
     ) -> None:
-        self.n, self.dtype, self.sketch_size = n, np.dtype(dtype), sketch_size
+        self.n, self.dtype, self.sketch_size = (
+            checks.integer("n", n, at_least=1),
+            np.dtype(dtype),
+            sketch_size,
+        )
         self.moments: DenseMoments | SketchMoments = (
             DenseMoments(n, assume_centered)
             if sketch_size is None
@@ -245,7 +252,9 @@ class RowStatistics:
 
     def update(self, X: np.ndarray, weights: np.ndarray | None = None) -> None:
         """Take in rows (m, n), each as often as its weight (m,) says; once by default."""
-        X, weights = self._checked(X, weights)
+        # One NaN would spoil everything that was seen before and everything that these are merged with.
+        X = finite_rows(X, self.n, self.dtype)
+        weights = None if weights is None else plain_weights("weights", weights, len(X))
         for rows in blocks(X):
             self.moments.update(X[rows], None if weights is None else weights[rows])
         self.sample.update(X, weights)
@@ -260,6 +269,7 @@ class RowStatistics:
         if mine != theirs:
             words = "(columns, sketch size, assume_centered)"
             raise ArgumentError("other", f"statistics of the same kind, {words} = {mine}", theirs)
+        finite_rows(other.sample.rows, self.n, self.dtype)
         self.moments.merge(other.moments)  # type: ignore[arg-type]
         self.sample.merge(other.sample)
         self.n_rows += other.n_rows
@@ -271,20 +281,6 @@ class RowStatistics:
             raise ArgumentError("share", "a number from 0 to 1", share)
         self.moments.forget(share)
         self.sample.forget(share)
-
-    def _checked(self, X: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
-        """One NaN would spoil everything that was seen before and everything that these are merged with."""
-        X = np.asarray(X)
-        if X.ndim != 2 or X.shape[1] != self.n or X.dtype.kind not in "biuf":
-            raise ArgumentError("X", f"rows of {self.n} numbers", f"{X.dtype} of shape {X.shape}")
-        if not all(np.isfinite(X[rows]).all() for rows in blocks(X)):
-            raise ArgumentError("X", "finite numbers", "NaN or infinity")
-        if weights is not None:
-            weights = np.asarray(weights, np.float64)
-            if weights.shape != X.shape[:1] or not (np.isfinite(weights) & (weights >= 0)).all():
-                expected = f"{len(X)} finite numbers ≥ 0, one for each row"
-                raise ArgumentError("weights", expected, f"others, of shape {weights.shape}")
-        return X, weights
 
 
 def blocks(X: np.ndarray) -> Iterator[slice]:

@@ -15,6 +15,7 @@ and ``scales`` (n/size, m).
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -40,6 +41,8 @@ ORDER = (
     7,
 )  # which of eight neighbouring columns the bits of an int32 hold, lowest first
 _NAMES = ("theta", "pairs", "channel_scales")
+GREATEST = torch.finfo(torch.float16).max
+LOST = 0.01  # of a scale may be lost to float16; normal numbers lose 0.0005 at most
 
 
 class Checkpoint(NamedTuple):
@@ -71,11 +74,14 @@ def load(path: str | os.PathLike[str], size: int = 128) -> Checkpoint:
 
 
 def save(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
-    """Write a checkpoint, angles and channel scales in float16 as ParoQuant has them."""
+    """Write a checkpoint, angles and channel scales in float16 as ParoQuant has them; see `to_tensors`."""
     rotations, tensors = checkpoint
-    parts = {
-        f"{name}.{part}": t for name, layer in rotations.items() for part, t in to_tensors(layer).items()
-    }
+    parts: dict[str, Tensor] = {}
+    for name, layer in rotations.items():
+        try:
+            parts |= {f"{name}.{part}": tensor for part, tensor in to_tensors(layer).items()}
+        except ArgumentError as error:
+            raise ArgumentError(f"{name}.{error.name}", error.expected, error.got, error.hint) from error
     io.write(path, {**tensors, **parts}, {"format": "pt"})
 
 
@@ -117,13 +123,17 @@ def from_tensors(tensors: Mapping[str, Tensor], size: int = 128) -> Rotate:
 
 
 def to_tensors(layer: Rotate) -> dict[str, Tensor]:
-    """Undo `from_tensors`. A layer that leaves coordinates of a block alone gets pairs with the angle 0 for them."""
+    """Undo `from_tensors`. A layer that leaves coordinates of a block alone gets pairs with the angle 0 for them.
+
+    Angles and scales become float16. Angles are first brought between −π and π, unless float16 holds them exactly.
+    Scales that float16 cannot hold are an error.
+    """
     checks.instance("layer", layer, Rotate)
     size = _block_size(layer.wiring)
     n, n_rounds = layer.wiring.n, layer.wiring.n_layers
     pairs = np.zeros((n_rounds, n // 2, 2), np.int16)
     theta = torch.zeros(n_rounds, n // 2)
-    angles = layer.angles.detach().float().cpu()
+    angles = _short_angles(layer.angles.detach().double().cpu())
     for index, listed in enumerate(layer.wiring.layers()):
         start = int(layer.wiring.offsets[index])
         spare = np.setdiff1d(np.arange(n), listed).reshape(-1, 2)
@@ -137,8 +147,33 @@ def to_tensors(layer: Rotate) -> dict[str, Tensor]:
     return {
         "theta": theta.half(),
         "pairs": torch.from_numpy(pairs.reshape(n_rounds, n)),
-        "channel_scales": scales.reshape(1, n).half(),
+        "channel_scales": _short_scales(scales.double()).reshape(1, n),
     }
+
+
+def _short_angles(angles: Tensor) -> Tensor:
+    """Angles in float16, less whole turns: a large one would lose the digits that matter.
+
+    Those that are float16 numbers already stay, so that a checkpoint comes back bit for bit.
+    """
+    checks.finite("angles", angles)
+    turned = angles - 2 * math.pi * (angles / (2 * math.pi)).round()
+    return torch.where(angles.half() == angles, angles, turned).half()
+
+
+def _short_scales(scales: Tensor) -> Tensor:
+    """Scales in float16, if they are still the same numbers then."""
+    checks.finite("scales", scales)
+    short = scales.half()
+    bad = (short.double() - scales).abs() > LOST * scales.abs()
+    if bool(bad.any()):
+        raise ArgumentError(
+            "scales",
+            f"0, or sizes of 3e-6 to {GREATEST:.0f}, which float16 can hold",
+            f"{float(scales[bad][0]):.3g}",
+            "try scales nearer to 1, and the rest of the factor in the weight",
+        )
+    return short
 
 
 def _block_size(wiring: Any) -> int:
@@ -182,13 +217,25 @@ def dequantise(tensors: Mapping[str, Tensor], name: str) -> Tensor:  # shape: (m
 
 
 def quantise(weight: Tensor, name: str, size: int = 128) -> dict[str, Tensor]:
-    """A weight (m, n) rounded to the nearest of 16 levels between the smallest and the largest of each block."""
+    """A weight (m, n) rounded to the nearest of 16 levels in each block, from its smallest to its largest number.
+
+    0 is one of the levels, as the format has it. So a block whose numbers all have one sign has levels from 0 on.
+    """
+    weight = checks.as_tensor("weight", weight).detach()
+    size = checks.integer("size", size, at_least=1)
+    if weight.ndim != 2 or len(weight) % 8 or weight.shape[1] % size:
+        got, hint = f"shape {tuple(weight.shape)}", "try padding the weight, or leave this module as it is"
+        raise ArgumentError("weight", f"a multiple of 8 rows, of {size} columns", got, hint)
+    checks.finite("weight", weight)
     m, n = weight.shape
-    if m % 8 or n % size:
-        hint = "try padding the weight, or leave this module as it is"
-        raise ArgumentError("weight", f"a multiple of 8 rows, of {size} columns", f"shape {m, n}", hint)
-    blocks = weight.detach().float().reshape(m, n // size, size)
-    low, high = blocks.amin(-1), blocks.amax(-1)
+    blocks = weight.float().reshape(m, n // size, size)
+    # A zero point is a 4-bit number as well: a block that does not reach 0 has to be extended to it.
+    low, high = blocks.amin(-1).clamp(max=0), blocks.amax(-1).clamp(min=0)
+    if not bool((high - low <= LARGEST * GREATEST).all()):
+        expected = (
+            f"blocks whose numbers lie within {LARGEST * GREATEST:.0f}, since a scale is a float16 number"
+        )
+        raise ArgumentError("weight", expected, f"{float((high - low).max()):.3g}", "try a smaller unit")
     scales = ((high - low).clamp(min=1e-5) / LARGEST).half()
     zeros = (-low / scales).round().clamp(0, LARGEST)
     codes = ((blocks / scales[..., None]).round() + zeros[..., None]).clamp(0, LARGEST)

@@ -57,8 +57,11 @@ class Rotate(torch.nn.Module):
     ) -> None:
         super().__init__()
         checks.choice("init", init, ("identity", "random", "hadamard"))
+        checks.flag("scales", scales)
+        dtype = None if dtype is None else checks.real_dtype("dtype", dtype)
+        device = None if device is None else checks.device("device", device)
         self.wiring = _one_wiring(n, depth, wiring)
-        self.init, self.seed = init, seed
+        self.init, self.seed = init, None if seed is None else checks.seed("seed", seed)
         self.angles = torch.nn.Parameter(torch.empty(self.wiring.n_rotations, dtype=dtype, device=device))
         self.scales: torch.nn.Parameter | None = None  # s, shape (n,)
         if scales:

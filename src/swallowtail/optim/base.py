@@ -19,13 +19,15 @@ Closure = Callable[[], Any]
 class GivensOptimizer(Optimizer):
     """A torch optimiser that checks every group it is given and keeps its state's dtypes. Abstract.
 
-    A subclass says in `_check_group` which hyper-parameters make sense, and in ``state_on_cpu`` where its
-    state lives. `Optimizer.load_state_dict` casts all floating state to the parameter's dtype. Here it comes
-    back as it was saved, so that float32 moments of bfloat16 parameters, counters and angles resume to the
-    same bits.
+    A subclass says in `_check_group` which hyper-parameters make sense, in `_check_together` which have to agree with
+    those of the first group, and in ``state_on_cpu`` where its state lives. Its step calls `_check_changes`.
+
+    `Optimizer.load_state_dict` casts all floating state to the parameter's dtype. Here it comes back as it was saved,
+    so that float32 moments of bfloat16 parameters, counters and angles resume to the same bits.
     """
 
     state_on_cpu = False
+    _checked: list[list[Any]] | None = None  # settings of all groups when they were last checked
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group as `Optimizer` does, after checking its parameters and its hyper-parameters."""
@@ -35,6 +37,7 @@ class GivensOptimizer(Optimizer):
             for index, p in enumerate(group["params"]):
                 checks.real_dtype(f"parameter {index}", p.dtype)
             self._check_group(group)
+            self._check_together(group, self.param_groups[0])
         except Exception:
             self.param_groups.pop()
             raise
@@ -42,11 +45,42 @@ class GivensOptimizer(Optimizer):
     def _check_group(self, group: dict[str, Any]) -> None:
         raise NotImplementedError
 
+    def _check_together(self, group: dict[str, Any], first: dict[str, Any]) -> None:
+        """Check a group against the first one."""
+
+    def _check_changes(self) -> None:
+        """Check again what was set in ``param_groups`` since, but for the rate, which schedulers set at every step."""
+        now = [
+            [value for name, value in group.items() if name not in ("lr", "params")]
+            for group in self.param_groups
+        ]
+        if now != self._checked:
+            for group in self.param_groups:
+                self._check_group(group)
+                self._check_together(group, self.param_groups[0])
+            self._checked = now
+
+    def _check_loaded(self, groups: list[dict[str, Any]]) -> None:
+        """Check groups that are to be loaded, while nothing has changed yet."""
+        for group in groups:
+            try:
+                self._check_group(group)
+                self._check_together(group, groups[0])
+            except KeyError as error:
+                expected = f"what state_dict of a {type(self).__name__} returns"
+                got = f"a group without {error.args[0]}"
+                raise ArgumentError("state_dict", expected, got, "try one of the same class") from error
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a copy of what `state_dict` returned; tensors keep their dtypes and go to their parameter's device."""
-        # The hook registered last sees the dictionary as the user's own hooks have left it.
         seen: list[dict[str, Any]] = []
-        handle = self.register_load_state_dict_pre_hook(lambda _, loaded: seen.append(loaded))
+
+        def look(_: Any, loaded: dict[str, Any]) -> None:
+            self._check_loaded(loaded["param_groups"])
+            seen.append(loaded)
+
+        # The hook registered last sees the dictionary as the user's own hooks have left it.
+        handle = self.register_load_state_dict_pre_hook(look)
         try:
             super().load_state_dict(state_dict)
         finally:
@@ -57,8 +91,6 @@ class GivensOptimizer(Optimizer):
                     if isinstance(value, Tensor):
                         on_cpu = self.state_on_cpu or value.ndim == 0  # counters stay on the CPU
                         self.state[p][name] = value.detach().to("cpu" if on_cpu else p.device, copy=True)
-        for group in self.param_groups:
-            self._check_group(group)
 
 
 def check_number(

@@ -78,6 +78,8 @@ def test_empty_parameters_and_closures():
         ({"refresh": 0}, "refresh"),
         ({"sketch_columns": 0}, "sketch_columns"),
         ({"statistics_decay": math.nan}, "statistics_decay"),
+        ({"maximize": "no"}, "maximize"),
+        ({"foreach": "no"}, "foreach"),
     ],
 )
 def test_bad_hyper_parameters(arguments, message):

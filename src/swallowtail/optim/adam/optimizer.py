@@ -137,6 +137,9 @@ class GivensAdam(GivensOptimizer):
         checks.integer("max_side", group["max_side"], at_least=0)
         checks.choice("wiring", group["wiring"], WIRINGS)
         checks.choice("statistics", group["statistics"], STATISTICS)
+        checks.flag("maximize", group["maximize"])
+        if group["foreach"] is not None:
+            checks.flag("foreach", group["foreach"])
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -172,6 +175,7 @@ class GivensAdam(GivensOptimizer):
         On a GPU the step is only launched. Should its gradients turn out not to be usable, nothing changes, and the
         warning comes with the next step or `state_dict`.
         """
+        self._check_changes()
         loss = None if closure is None else loss_of(closure)()
         active = [[p for p in g["params"] if p.grad is not None and p.numel()] for g in self.param_groups]
         params = [p for part in active for p in part]

@@ -109,12 +109,16 @@ class GivensLBFGS(GivensOptimizer):
         )
         if group["line_search_fn"] not in ("strong_wolfe", None):
             raise ArgumentError("line_search_fn", "'strong_wolfe' or None", repr(group["line_search_fn"]))
+        checks.flag("maximize", group["maximize"])
+
+    def _check_together(self, group: dict[str, Any], first: dict[str, Any]) -> None:
         for name in filter(group.__contains__, self.defaults):  # torch adds defaults of its own
-            check_same_in_all_groups(name, group, self.param_groups[0], "which make one vector")
+            check_same_in_all_groups(name, group, first, "which make one vector")
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:
         """Take up to ``max_iter`` iterations and return the loss at the start, as torch.optim.LBFGS does."""
+        self._check_changes()
         evaluate = loss_of(closure, "its line search evaluates the loss at several points")
         group = self.param_groups[0]
         negate = group["maximize"]

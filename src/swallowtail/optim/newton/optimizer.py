@@ -124,8 +124,11 @@ class GivensNewton(GivensOptimizer):
         checks.choice("gradients", group["gradients"], GRADIENTS)
         checks.choice("criterion", group["criterion"], CRITERIA)
         checks.choice("probes", group["probes"], PROBES)
+        checks.flag("maximize", group["maximize"])
+
+    def _check_together(self, group: dict[str, Any], first: dict[str, Any]) -> None:
         for name in ("gradients", "probes", "maximize"):
-            check_same_in_all_groups(name, group, self.param_groups[0], "since they share the closure")
+            check_same_in_all_groups(name, group, first, "since they share the closure")
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:
@@ -134,6 +137,7 @@ class GivensNewton(GivensOptimizer):
         Returns:
             The closure's loss at u_t, if there is a closure.
         """
+        self._check_changes()
         first, loss = self.param_groups[0], None
         blocks = [self._block(group) for group in self.param_groups]
         blocks = [block for block in blocks if block.flat.n]
