@@ -74,7 +74,7 @@ def device(name: str, value: Any) -> torch.device:
     there = found.type == "cpu" or (found.type == "cuda" and torch.cuda.is_available())
     if not there:
         try:
-            torch.zeros(1, device=found).item()
+            torch.zeros(1, device=found)
         except (RuntimeError, AssertionError, NotImplementedError, ValueError) as error:
             raise ArgumentError(name, "a device that is there", found, f"try {name}='cpu'") from error
     return found

@@ -71,6 +71,8 @@ def load(path: str | os.PathLike[str], device: Any = "cpu") -> AnyOperator:
         FileNotFoundError: there is no such file.
     """
     device = checks.device("device", device)
+    if device.type == "meta":
+        raise ArgumentError("device", "one that holds numbers", device, "try device='cpu'")
     if not Path(checks.path("path", path)).is_file():
         raise FileNotFoundError(f"path: expected a file, got nothing at {path}")
     tensors, metadata = read(path)
