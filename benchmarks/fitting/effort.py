@@ -23,7 +23,7 @@ from swallowtail import datasets
 
 FILE = "fitting-effort"
 SIZES = (64, 200, 400, 784)
-SEED = 9700  # quick fits were tuned on matrices of seed 9000
+SEED = 9800  # fits were changed after a look at matrices of seeds 9000 and 9700
 EFFORTS = ("quick", "default")
 
 
