@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
 from sklearn.covariance import OAS
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -176,6 +178,43 @@ def test_criteria_and_samples():
     assert draws.shape == (5000, 12)
     assert np.bincount(labels) / 5000 == pytest.approx(model.weights_, abs=0.05)
     assert model.score(draws) == pytest.approx(model.score(X), abs=1.5)
+
+
+@pytest.mark.parametrize("rotations", ["full", "tied"])
+def test_few_rows_choose_their_noise(rotations):
+    """Ten to twenty rows of a component, columns in different units: as good as diagonal Gaussians or better."""
+    cases = [(load_breast_cancer().data, 1, 20), (load_wine().data, 1, 20), (blobs(300)[0], 3, 36)]
+    for X, k, count in cases:
+        gains = []
+        for seed in range(3):
+            rows = X[np.random.default_rng(seed).permutation(len(X))]
+            ours = GivensMixture(k, rotations=rotations, random_state=0).fit(rows[:count])
+            diagonal = GaussianMixture(k, covariance_type="diag", random_state=0).fit(rows[:count])
+            gains.append(ours.score(rows[count:]) - diagonal.score(rows[count:]))
+        assert np.mean(gains) > -0.5
+
+
+def test_columns_that_mostly_repeat_one_value_cost_no_density():
+    X = load_digits().data
+    X = X[np.random.default_rng(0).permutation(len(X))]
+    model, fixed = (GivensMixture(8, shrinkage=b, random_state=0).fit(X[:898]) for b in ("auto", 0.003))
+    assert model.score(X[898:]) > fixed.score(X[898:])
+    assert model.score_samples(X[898:]).min() > fixed.score_samples(X[898:]).min()
+
+
+@pytest.mark.parametrize(("n_samples", "k"), [(2, 1), (3, 2), (5, 3), (9, 1)])
+def test_hardly_any_rows(n_samples, k):
+    X = np.random.default_rng(0).standard_normal((n_samples + 50, 6))
+    model = GivensMixture(k, random_state=0).fit(X[:n_samples])
+    assert model.score(X[n_samples:]) > 10 * multivariate_normal(np.zeros(6)).logpdf(X[n_samples:]).mean()
+
+
+@pytest.mark.filterwarnings("ignore:the weights of")
+@pytest.mark.parametrize("n_seen", [1, 2, 7])
+def test_rows_of_weight_0_choose_nothing(n_seen):
+    X = np.random.default_rng(0).standard_normal((40, 6))
+    weights = (np.arange(40) < n_seen).astype(float)
+    assert np.isfinite(GivensMixture(random_state=0).fit(X, sample_weight=weights).score(X))
 
 
 def test_singular_data_and_too_many_components():

@@ -28,6 +28,7 @@ The other files serve these:
 | blend.py | the best weights of a sum of precision matrices |
 | bound.py | how far an outlier may be |
 | written.py | a covariance written as rotations and rank-one terms |
+| shrinkage.py | linear shrinkage of a covariance and of its correlations |
 | tree.py | Chow and Liu's tree |
 | spectrum.py | rules that correct variances along chosen axes |
 | factors.py | factor analysis |

@@ -13,7 +13,7 @@ from swallowtail.gaussians.background import Background
 from swallowtail.gaussians.distances import Distances
 from swallowtail.gaussians.mixture_statistics import MixtureStatistics
 from swallowtail.gaussians.selection import Plan, grow, rotation_of, variances_along
-from swallowtail.gaussians.spectrum import UNSEEN_TIED, repeated
+from swallowtail.gaussians.spectrum import repeated
 from swallowtail.operators import Rotation, SymmetricOperator
 
 NEGLIGIBLE = 1e-10  # a responsibility below this adds nothing to a moment in float64
@@ -58,8 +58,7 @@ class Components:
         self.background: Background | None = None
         if plan.background:
             self.background = Background(X.mean(0, dtype=np.float64), variances, plan.background)
-            # What columns that mostly repeat one value may hold: as for one covariance, by what rows may have missed.
-            missed = min(UNSEEN_TIED * resp.shape[1] / len(X), 1.0) * float(self.weights @ self.along.mean(1))
+            missed = plan.missed * float(self.weights @ self.along.mean(1))
             self.least = np.where(repeated(X[:SAMPLE]), np.maximum(self.least, missed), self.least)
         if rotations is None:
             self.choose_rotations(X, resp)

@@ -43,9 +43,10 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
         n_rotations: the largest K of each component; by default n⌈lg n⌉/2.
         rotations: "full" gives each component its own Q; "tied" gives all of them one Q, each with its own D.
         target: as in `GivensCovariance`.
-        shrinkage: "auto" chooses ridge, number of rotations and noise on held-out rows before EM begins, and adds a
-            background (background.py): a broad Gaussian with a share 1/(N + 1) of the density, for rows that are like
-            no component. A number is the noise b, in units of the mean variance within components.
+        shrinkage: "auto" chooses ridge, number of rotations, noise, and what columns may hold that mostly repeat one
+            value, on held-out rows before EM begins. It adds a background (background.py): a broad Gaussian with a
+            share 1/(N + 1) of the density, for rows that are like no component. A number is the noise b, in units of
+            the mean variance within components.
         tol: EM has settled when the mean log-density gains less.
         max_iter: EM steps in all.
         n_init: starts; the best is kept.

@@ -5,8 +5,8 @@ S is the sample covariance of the training rows of a fold, in units of its mean 
 | name | what it is | good for |
 |---|---|---|
 | rotations | Q D Qᵀ, Q grown greedily on S + a; several ridges a, numbers K and rules for D (spectrum.py) | most data |
-| shrunk | (1 − δ) S + δ with the δ of OAS | very few rows, or very many |
-| shrunk more | the same with 3 δ: the δ of OAS is for Gaussian rows | heavy tails |
+| shrunk | (1 − δ) S + δ with the δ of OAS | very few rows of columns in the same unit |
+| scaled | OAS of the correlations, each column with its own variance | few rows of columns in different units |
 | tree | Chow and Liu's tree (tree.py) | neighbours in time or space |
 | factors | a diagonal and rank-one terms (factors.py) | factor models |
 
@@ -31,23 +31,19 @@ from swallowtail.gaussians import factors, spectrum
 from swallowtail.gaussians.blend import Seen, best_blend, best_single, inverse
 from swallowtail.gaussians.bound import bounded, worth_it
 from swallowtail.gaussians.selection import Fold, grow, mean_variance
+from swallowtail.gaussians.shrinkage import reconsidered, scaled, shrunk
 from swallowtail.gaussians.spectrum import RULES, Axes, Level
 from swallowtail.gaussians.tree import tree_precision
 from swallowtail.gaussians.written import Parts, along, written
 
-MODELS = ("rotations", "shrunk", "shrunk more", "tree", "factors")
-ROTATIONS, FACTORS = MODELS.index("rotations"), MODELS.index("factors")
+MODELS = ("rotations", "shrunk", "scaled", "tree", "factors")
+ROTATIONS, SHRUNK, SCALED, _, FACTORS = range(len(MODELS))
 RIDGES = (0.003, 0.03)  # a
 PREFIXES = (0.0, 1 / 32, 1 / 16, 0.125, 0.25, 0.5, 1.0)  # of the rotations allowed
 RANKS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120)  # of factor analysis
 MOST_FACTORS = 0.7  # of rows and of columns: a spectrum that falls evenly has many
 PASSED = 4  # times the best number so far are tried
-MORE = 3.0  # times the δ of OAS
 TOLERANCE = 1e-3  # nats per dimension
-# Few rows say little about shares. So 1 / (1 + (N / this)²) of all held-out rows are taken to be as "shrunk" says.
-FEW = 10.0
-SPREAD = 10.0  # how many times larger than its own a column's variance may be there, with very few rows
-DOUBT = 3.7  # and how far below most others, in median absolute deviations of log variances: 2.5 standard deviations
 LEAST_SHARE = 0.02  # of the largest: what a model must have in the first fold to be tried in all
 
 
@@ -139,29 +135,15 @@ def _seen(
     others = [a for i, a in enumerate(axes) if i != index] or axes
     rest, own = n_samples - len(fold.held_out), axes[index]
     d = spectrum.learn(others, rule)(own.own, own.floor)
-    s, few = mean_variance(fold.covariance), 1 / (1 + (n_samples / FEW) ** 2)
+    s = mean_variance(fold.covariance)
     S, floor = fold.covariance / s, unseen / s
     members = _precisions(S, floor, rest, _rotated(own.pairs, own.angles, d), n_factors)
     moments = (fold.held_out.T @ fold.held_out) / (s * len(fold.held_out))
     moments[np.diag_indices(len(S))] += floor
-    usual = _shrunk(S, floor, spectrum.analytic_intensity(S, rest))
-    scale = _own_scales(np.diagonal(S) + floor, np.diagonal(usual), few)
-    return Seen(
-        members, (1 - few) * moments + few * usual * np.outer(scale, scale), usual, fold.held_out / np.sqrt(s)
-    )
-
-
-def _own_scales(own: np.ndarray, usual: np.ndarray, few: float) -> np.ndarray:  # shape: (n,)
-    """Factors that take columns from the ``usual`` variances to their ``own``, where those are tiny.
-
-    Columns may differ in their units. But few rows of a column with heavy tails may lie close together: of a column of
-    the Boston house prices 6 rows may show 1/370 of its deviation. So a variance is not believed to be farther below
-    most others than `DOUBT` says.
-    """
-    logs = np.log(own)
-    middle = np.median(logs)
-    least = np.exp(middle - DOUBT * np.median(np.abs(logs - middle)))
-    return np.sqrt(np.minimum(1.0, (1 + SPREAD * few) * np.maximum(own, least) / usual))
+    usual = shrunk(S, floor, rest)
+    models = ((usual, members[SHRUNK]), (scaled(S, floor, rest), members[SCALED]))
+    moments = reconsidered(moments, n_samples, np.diagonal(S) + floor, models)
+    return Seen(members, moments, usual, fold.held_out / np.sqrt(s))
 
 
 def covariance(S: np.ndarray, plan: Plan, unseen: np.ndarray, n_samples: float, target: str) -> np.ndarray:
@@ -174,7 +156,7 @@ def covariance(S: np.ndarray, plan: Plan, unseen: np.ndarray, n_samples: float, 
     members = _precisions(S, floor, n_samples, _rotated(pairs, angles, d), plan.n_factors)
     P = sum(share * member for share, member in zip(plan.weights, members, strict=True) if share)
     if plan.bounded:
-        P = bounded(P, _shrunk(S, floor, spectrum.analytic_intensity(S, n_samples)))
+        P = bounded(P, shrunk(S, floor, n_samples))
     return s * inverse(P)
 
 
@@ -263,17 +245,12 @@ def _precisions(
     S: np.ndarray, floor: np.ndarray, n_samples: float, rotated: np.ndarray, n_factors: int
 ) -> list[np.ndarray]:
     """The precision matrices of all `MODELS`, for S of mean variance 1; ``floor`` is what was not seen."""
-    delta = spectrum.analytic_intensity(S, n_samples)
-    shrunk = [inverse(_shrunk(S, floor, min(1.0, times * delta))) for times in (1.0, MORE)]
+    linear = [inverse(model(S, floor, n_samples)) for model in (shrunk, scaled)]
     (found,) = factors.factor_path(S, [n_factors])
     found = found._replace(noise=np.maximum(found.noise, floor))
     V, w = factors.whitened_terms(found)
     terms = (np.eye(len(S)) - (V * (w / (1 + w))) @ V.T) / np.sqrt(np.outer(found.noise, found.noise))
-    return [rotated, *shrunk, tree_precision(S + np.diag(floor), n_samples), terms]
-
-
-def _shrunk(S: np.ndarray, floor: np.ndarray, delta: float) -> np.ndarray:
-    return (1 - delta) * S + np.diag(delta + floor)
+    return [rotated, *linear, tree_precision(S + np.diag(floor), n_samples), terms]
 
 
 def _rotated(pairs: np.ndarray, angles: np.ndarray, variances: np.ndarray) -> np.ndarray:  # shape: (n, n)

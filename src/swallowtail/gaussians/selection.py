@@ -41,6 +41,7 @@ class Plan(NamedTuple):
     n_rotations: int  # K, at most
     noise: float  # b
     background: float = 0.0  # the share of a mixture that belongs to none of its components
+    missed: float = 0.0  # what columns that mostly repeat one value may hold at least, as a fraction of s
 
 
 class Fold(NamedTuple):
