@@ -19,8 +19,9 @@ import torch
 from swallowtail.errors import ArgumentError
 from swallowtail.gaussians import spectrum
 from swallowtail.gaussians.covariance import GivensCovariance
-from swallowtail.gaussians.covariance_fit import most_rotations
+from swallowtail.gaussians.covariance_fit import Request, fit_statistics, most_rotations
 from swallowtail.gaussians.distances import FARTHEST
+from swallowtail.gaussians.regularise import Plan
 from swallowtail.gaussians.selection import rotation_of
 from swallowtail.gaussians.shape import Shape
 from swallowtail.gaussians.written import written
@@ -45,12 +46,19 @@ class Candidate(NamedTuple):
     shrinkage: float | None = None
 
 
-def candidates(rotations: str, pooling: str | float, fewest: int) -> list[Candidate]:
+def candidates(
+    rotations: str, pooling: str | float, fewest: int, usual: float = np.inf, n: int = 0
+) -> list[Candidate]:
     """What `GivensDiscriminant` may choose from; the last one suits any data.
+
+    Rotations of each class are left out where a class has fewer rows than columns. There the other kinds won nearly
+    always, and these would take most of the time.
 
     Args:
         rotations, pooling: as of the classifier.
         fewest: rows in the smallest class.
+        usual: rows in a class, half of the classes having more.
+        n: columns.
     """
     grids: dict[str, tuple[float, ...]] = {"full": FULL, "tied": TIED}
     shrunk: tuple[float, ...] = SHRUNK
@@ -63,6 +71,8 @@ def candidates(rotations: str, pooling: str | float, fewest: int) -> list[Candid
     if rotations == "auto" and fewest < ENOUGH:
         kinds = ["tied"]
     third = [Candidate("full", pool, g) for pool in shrunk for g in SHRINKAGES] if "full" in kinds else []
+    if rotations == "auto" and usual < n:
+        kinds = ["tied"]
     return third + [Candidate(kind, pool) for kind in kinds for pool in grids[kind]]
 
 
@@ -75,6 +85,11 @@ class Classes:
         often: how often each row counts, shape (N,).
         n_rotations: the largest K of a Q.
         tried: what will be asked for; only what these need is fitted.
+        plan: how the pooled covariance is regularised; cross-validated by default.
+
+    Attributes:
+        means: shape (k, n).
+        plan: how the pooled covariance was regularised, if there is one.
     """
 
     def __init__(
@@ -84,8 +99,10 @@ class Classes:
         often: np.ndarray,
         n_rotations: int | None,
         tried: list[Candidate],
+        plan: Plan | None = None,
     ) -> None:
-        self._dtype, self._n_rotations = X.dtype, n_rotations
+        self._dtype = X.dtype
+        self._budget = most_rotations(X.shape[1]) if n_rotations is None else n_rotations
         kinds = {(candidate.rotations, candidate.shrinkage is not None) for candidate in tried}
         k = int(labels.max()) + 1
         rows = [X[labels == c].astype(np.float64) for c in range(k)]
@@ -93,15 +110,23 @@ class Classes:
         self.means = np.stack([np.average(r, axis=0, weights=w) for r, w in zip(rows, counts, strict=True)])
         centred = [part - mean for part, mean in zip(rows, self.means, strict=True)]
         together, weights = np.concatenate(centred), np.concatenate(counts)
-        self._scatters = [(x * w[:, None]).T @ x for x, w in zip(centred, counts, strict=True)]
+        # With fewer rows than columns all of these lie in the space of the rows: these columns span it.
+        self._space = np.linalg.qr(together.T)[0] if len(together) < X.shape[1] else None
+        self._roots = [x * np.sqrt(w)[:, None] for x, w in zip(centred, counts, strict=True)]
         self._counts = [float(w.sum()) for w in counts]
         self._seen: tuple[float, list[Any]] | None = None
+        self.plan = plan
         if kinds <= {("full", True)}:
             return
-        pooled = GivensCovariance(n_rotations=n_rotations, assume_centered=True)
-        pooled.fit(together, sample_weight=weights)
+        request = Request(self._budget, "pairs", "likelihood", "auto", True, True, 0, together.dtype)
+        statistics = GivensCovariance(n_rotations=n_rotations, assume_centered=True).new_statistics(
+            X.shape[1], together.dtype
+        )
+        statistics.update(together, weights)
+        pooled = fit_statistics(statistics, request, plan)
+        self.plan = pooled.plan
         # One degree of freedom went into every mean.
-        self._pooled = pooled.shape_.scaled(len(together) / max(1, len(together) - len(rows)))
+        self._pooled = pooled.shape.scaled(len(together) / max(1, len(together) - len(rows)))
         self._own: list[Shape] = []
         self._along: list[np.ndarray] = []
         if ("full", False) in kinds:
@@ -122,7 +147,7 @@ class Classes:
         """Σ_c of all classes."""
         share = candidate.pooling
         if candidate.shrinkage is not None:
-            return [self._written(S, candidate.shrinkage) for S in self._between(share)]
+            return [self._written(S, candidate.shrinkage) for S in self._between(share, None)]
         if candidate.rotations == "full":
             return [
                 shape.with_variances((1 - share) * shape.variances + share * across, self._dtype)
@@ -139,30 +164,37 @@ class Classes:
             return class_scores(X, self.means, self.shapes(candidate))
         if self._seen is None or self._seen[0] != candidate.pooling:
             found = []
-            for S, mean in zip(self._between(candidate.pooling), self.means, strict=True):
+            for S, mean in zip(self._between(candidate.pooling, self._space), self.means, strict=True):
                 values, vectors = np.linalg.eigh(S)
-                found.append((np.maximum(values, 0.0), ((X - mean) @ vectors) ** 2))
+                rows = X - mean
+                within = rows if self._space is None else rows @ self._space
+                # What lies outside the space of the rows, where all variances are the same.
+                outside = np.maximum((rows * rows).sum(1) - (within * within).sum(1), 0.0)
+                found.append((np.maximum(values, 0.0), (within @ vectors) ** 2, outside))
             self._seen = (candidate.pooling, found)
-        columns, g = [], candidate.shrinkage
-        for values, squares in self._seen[1]:
-            d = (1 - g) * values + g * (values.mean() or 1.0)
-            columns.append(-0.5 * (squares @ (1 / d) + np.log(2 * np.pi * d).sum()))
+        columns, g, n = [], candidate.shrinkage, X.shape[1]
+        for values, squares, outside in self._seen[1]:
+            least = g * (values.sum() / n or 1.0)
+            d = (1 - g) * values + least
+            logdet = np.log(2 * np.pi * d).sum() + (n - len(d)) * np.log(2 * np.pi * least)
+            far = outside / least if len(d) < n else 0.0
+            columns.append(-0.5 * (squares @ (1 / d) + far + logdet))
         return np.stack(columns, axis=1)
 
-    def _between(self, share: float) -> Iterator[np.ndarray]:
-        """(1 − λ) S_c + λ S of every class."""
-        S = sum(self._scatters) / sum(self._counts)
+    def _between(self, share: float, space: np.ndarray | None) -> Iterator[np.ndarray]:
+        """(1 − λ) S_c + λ S of every class, in the coordinates of a space (n, r) if there is one."""
+        roots = self._roots if space is None else [rows @ space for rows in self._roots]
+        scatters = [rows.T @ rows for rows in roots]
+        S = sum(scatters) / sum(self._counts)
         return (
-            (1 - share) * own / count + share * S
-            for own, count in zip(self._scatters, self._counts, strict=True)
+            (1 - share) * own / count + share * S for own, count in zip(scatters, self._counts, strict=True)
         )
 
     def _written(self, S: np.ndarray, shrinkage: float) -> Shape:
         n = len(S)
         target = shrinkage * (float(np.trace(S)) / n or 1.0)
         covariance = (1 - shrinkage) * S + target * np.eye(n)
-        budget = most_rotations(n) if self._n_rotations is None else self._n_rotations
-        made = written(covariance, np.zeros(n), budget, "likelihood", POLISH, True)
+        made = written(covariance, np.zeros(n), self._budget, "likelihood", POLISH, True)
         rotation = rotation_of(n, made.pairs, made.angles)
         return Shape(rotation, made.variances, made.basis, made.weights, self._dtype)
 

@@ -60,16 +60,19 @@ class Found(NamedTuple):
     shape: Shape
     blend: dict[str, float]  # the weights of the models' precision matrices
     noise: float  # the least variance along any axis, in units of the mean variance
+    plan: regularise.Plan | None = None  # what cross-validation chose, if it did
 
 
-def fit_statistics(statistics: RowStatistics, request: Request) -> Found:
-    """From all that was kept of the rows."""
+def fit_statistics(statistics: RowStatistics, request: Request, plan: regularise.Plan | None = None) -> Found:
+    """From all that was kept of the rows; with the plan of a fit to similar rows, nothing is chosen again."""
     if isinstance(statistics.moments, DenseMoments):
-        return _fit_dense(statistics.moments, statistics.sample, request)
+        return _fit_dense(statistics.moments, statistics.sample, request, plan)
     return _fit_sketch(statistics.moments, statistics.sample, request)
 
 
-def _fit_dense(moments: DenseMoments, sample: Reservoir, request: Request) -> Found:
+def _fit_dense(
+    moments: DenseMoments, sample: Reservoir, request: Request, chosen: regularise.Plan | None
+) -> Found:
     """From exact moments, and a sample of the rows to hold out."""
     S, rows = moments.covariance, sample.rows.astype(np.float64)
     s, none = mean_variance(S), (np.zeros((len(S), 0)), np.zeros(0))
@@ -87,11 +90,11 @@ def _fit_dense(moments: DenseMoments, sample: Reservoir, request: Request) -> Fo
     folds = [_without(moments, part, weights) for part, weights in parts]
     budget, target = request.n_rotations, request.target
     blended = request.blend and pairs_wanted and 2 <= len(S) <= LARGEST_BLEND
-    found = regularise.choose(folds, unseen, moments.count, budget, target, blended, cheap)
+    found = chosen or regularise.choose(folds, unseen, moments.count, budget, target, blended, cheap)
     blend = dict(zip(regularise.MODELS, found.weights.tolist(), strict=True))
     if pairs_wanted:
         made = regularise.fit(S, found, unseen, moments.count, target, POLISH, budget, request.rank_one)
-        return _found(made, blend, s, request.dtype)
+        return _found(made, blend, s, request.dtype)._replace(plan=found)
     plan = Plan(found.ridge, budget, 0.0)
     rotation, d = fit_covariance(S, plan, target, request.wiring, POLISH, request.seed)
     d = s * found.level(d / s, _along(rotation, unseen) / s)

@@ -15,6 +15,7 @@ from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.gaussians.arguments import check_scale, fit_weights
 from swallowtail.gaussians.classes import Candidate, Classes, candidates, class_scores
+from swallowtail.gaussians.regularise import Plan
 
 FOLDS = 3
 SMALL, MORE_FOLDS = 2**15, 5  # numbers of X up to which there are so many folds
@@ -34,7 +35,8 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
     chooses, and sets the temperature of the probabilities: Gaussians in many dimensions are too sure of themselves.
 
     Args:
-        rotations: "full" (one Q per class), "tied" (one for all), or "auto".
+        rotations: "full" (one Q per class), "tied" (one for all), or "auto", which tries a Q per class only where
+            classes have as many rows as columns.
         pooling: λ from 0 to 1, or "auto".
         n_rotations: the largest K of a Q; by default as in `GivensCovariance`.
         priors: probabilities of the classes in the order of ``classes_``; by default their shares of the rows.
@@ -84,10 +86,14 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
         if not shares.all():
             raise ArgumentError("sample_weight", "a positive weight in every class", "a class without one")
         self.priors_ = self._checked_priors(shares / shares.sum())
-        tried = candidates(self.rotations, self.pooling, int(counts.min()))
-        chosen, self.temperature_ = self._choose(X, labels, often, tried, int(counts.min()))
+        fewest, usual = int(counts.min()), float(np.median(counts))
+        tried = candidates(self.rotations, self.pooling, fewest, usual, X.shape[1])
+        # Where columns are many, the pooled covariance is regularised once, by all rows, and not in every fold.
+        whole = Classes(X, labels, often, self.n_rotations, tried) if X.shape[1] > len(X) else None
+        plan = None if whole is None else whole.plan
+        chosen, self.temperature_ = self._choose(X, labels, often, tried, fewest, plan)
         self.rotations_, self.pooling_, self.shrinkage_ = chosen
-        classes = Classes(X, labels, often, self.n_rotations, [chosen])
+        classes = whole or Classes(X, labels, often, self.n_rotations, [chosen])
         self._shapes, self.means_ = classes.shapes(chosen), classes.means
         return self
 
@@ -138,6 +144,7 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
         often: np.ndarray,
         tried: list[Candidate],
         fewest: int,
+        plan: Plan | None,
     ) -> tuple[Candidate, float]:
         """The candidate with the least held-out log-loss, and its temperature.
 
@@ -152,7 +159,7 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
             split = StratifiedShuffleSplit(1, test_size=0.25, random_state=self.random_state)
         losses = np.zeros((len(tried), len(TEMPERATURES), len(X)))  # of every row, times its weight
         for train, held in split.split(X, labels):
-            classes = Classes(X[train], labels[train], often[train], self.n_rotations, tried)
+            classes = Classes(X[train], labels[train], often[train], self.n_rotations, tried, plan)
             for index, candidate in enumerate(tried):
                 scores = np.log(self.priors_) + classes.scores(X[held], candidate)
                 for place, temperature in enumerate(TEMPERATURES):
