@@ -35,6 +35,7 @@ LARGEST_BLEND = (
 POLISH = 20
 FULL = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7)  # λ tried with rotations of each class
 TIED = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)  # and with shared ones
+FEW_COLUMNS = 64  # so many are always worth rotations of each class
 ENOUGH = 5  # rows of a class from which it may have rotations of its own
 
 
@@ -51,8 +52,8 @@ def candidates(
 ) -> list[Candidate]:
     """What `GivensDiscriminant` may choose from; the last one suits any data.
 
-    Rotations of each class are left out where a class has fewer rows than columns. There the other kinds won nearly
-    always, and these would take most of the time.
+    With many columns, rotations of each class are left out where a class has fewer rows than columns. There the other
+    kinds won nearly always, and these would take most of the time.
 
     Args:
         rotations, pooling: as of the classifier.
@@ -71,7 +72,7 @@ def candidates(
     if rotations == "auto" and fewest < ENOUGH:
         kinds = ["tied"]
     third = [Candidate("full", pool, g) for pool in shrunk for g in SHRINKAGES] if "full" in kinds else []
-    if rotations == "auto" and usual < n:
+    if rotations == "auto" and usual < n and n > FEW_COLUMNS:
         kinds = ["tied"]
     return third + [Candidate(kind, pool) for kind in kinds for pool in grids[kind]]
 

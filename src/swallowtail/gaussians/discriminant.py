@@ -36,8 +36,8 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
     chooses, and sets the temperature of the probabilities: Gaussians in many dimensions are too sure of themselves.
 
     Args:
-        rotations: "full" (one Q per class), "tied" (one for all), or "auto", which tries a Q per class only where
-            classes have as many rows as columns.
+        rotations: "full" (one Q per class), "tied" (one for all), or "auto". With more than 64 columns, "auto" tries a
+            Q per class only where classes have as many rows as columns.
         pooling: λ from 0 to 1, or "auto".
         n_rotations: the largest K of a Q; by default as in `GivensCovariance`.
         priors: probabilities of the classes in the order of ``classes_``; by default their shares of the rows.
