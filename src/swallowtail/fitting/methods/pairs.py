@@ -1,7 +1,7 @@
 """Pairs chosen from the data: built from behind, polished, then pruned and regrown.
 
 Which coordinates meet matters more than any optimiser. At n = 64 with 192 rotations, choosing them from the
-data brings the butterfly's 33°, 35°, 17° (5, 32, 64 large eigenvalues) down to 13°, 24°, 13°. The same holds for
+data brings the butterfly's 33°, 35°, 17° (5, 32, 64 large eigenvalues) down to 12°, 23°, 12°. The same holds for
 rotations: a butterfly ends at 67° from a Haar R whatever the optimiser, pairs chosen from R at 49°.
 `core.search` has the steps; here is how much work each kind of matrix gets.
 """
