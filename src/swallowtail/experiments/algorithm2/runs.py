@@ -24,7 +24,7 @@ GOALS = {"quadratic": 1e-6, "Rosenbrock": 1e-4, "logistic": 1e-3, "network": 0.0
 SETTINGS: dict[str, dict[str, Any]] = {
     "quadratic": {"heavy ball": 1.5, "Adam": 0.3, PAPER: Details(0.3, 1.0, 0.01)},
     "Rosenbrock": {"heavy ball": 0.001, "Adam": 0.3, PAPER: Details(1e-7, 1e-3, 1.0)},
-    "logistic": {"heavy ball": 3.0, "Adam": 0.3, "GivensAdam": 0.3, PAPER: Details(6.0, 1.0, 0.3)},
+    "logistic": {"heavy ball": 3.0, "Adam": 0.3, "GivensAdam": 0.1, PAPER: Details(6.0, 1.0, 0.3)},
     "network": {"heavy ball": 0.3, "Adam": 0.03, "GivensAdam": 0.03, PAPER: Details(1.0, 1.0, 0.1)},
     "wells": {PAPER: Details(0.3, 0.03, 0.3)},  # for the details alone
 }
@@ -40,7 +40,7 @@ NEWTON: dict[str, Any] = {"lr": 1.0, "rate": (0.03, 0.3), "epsilon": 0.3, "norma
 MINIBATCH: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "SGD": lambda p: torch.optim.SGD(p, 1.0),
     "Adam": lambda p: torch.optim.Adam(p, 0.03, betas=(0.9, 0.99)),
-    "GivensAdam": lambda p: GivensAdam(p, 0.03),
+    "GivensAdam": lambda p: GivensAdam(p, 0.01),
     f"{PAPER}, two gradients": lambda p: GivensNewton(p, **NEWTON, gradients="twice"),
     f"{PAPER}, reuse 2": lambda p: GivensNewton(p, **NEWTON, gradients="reuse", reuse=2),
     f"{PAPER}, reuse 4": lambda p: GivensNewton(p, **NEWTON, gradients="reuse", reuse=4),
