@@ -73,7 +73,7 @@ def run_without(*packages):
     command = [sys.executable, "-W", "ignore", "-c", f"NEEDS = {NEEDS!r}\n{PROGRAM}", ",".join(packages)]
     environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=300, cwd=source
+        command, env=environment, capture_output=True, text=True, check=False, timeout=300, cwd="/"
     )
 
 
