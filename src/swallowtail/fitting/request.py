@@ -51,9 +51,9 @@ OPTIONS = {  # what a method takes beyond the fields of `Request`
     },
     "rotation": {"pairs": ("cycles",), "butterfly": ("starts", "kicks"), "sgd": _SGD},
 }
-COUNTS = dict.fromkeys(("steps", "cycles", "finish", "starts", "kicks"), 0)  # whole numbers from 0, or None
-LARGEST_SEED = 2**63  # the next ones are used too
-SIZES = {"size": 2, "n_rounds": 1, "passes": 0}  # whole numbers from these
+COUNTS = ("steps", "cycles", "finish", "starts", "kicks")  # options that are whole numbers from 0, or None
+SIZES = {"size": 2, "n_rounds": 1, "passes": 0}  # and those that are whole numbers from these
+LARGEST_SEED = 2**63  # the seeds that follow it are used as well
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class Request:
         known = options.get(self.method, ())
         if name in known:
             if name in SIZES or (name in COUNTS and self.options[name] is not None):
-                checks.integer(name, self.options[name], at_least=(COUNTS | SIZES)[name])
+                checks.integer(name, self.options[name], at_least=SIZES.get(name, 0))
             return
         owners = [method for method, names in options.items() if name in names]
         if owners:

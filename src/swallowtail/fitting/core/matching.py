@@ -10,7 +10,7 @@ from swallowtail.fitting.core.product import MATRIX, compiled, cosines, falling_
 PAIRS = (
     10  # per coordinate may meet, those of the largest weights; MNIST's covariance ends 8 % worse if all may
 )
-PASSES = 40  # over the coordinates, each up to n² steps; five to ten find everybody's best on most matrices
+PASSES = 40  # over the coordinates, each up to n² steps; who is left then is matched greedily
 SAMPLE = 64  # rows that show how large these are
 
 
@@ -77,7 +77,7 @@ def grow_matching(
                 free[i] = free[j] = False
                 pairs[m, 0], pairs[m, 1], weights[m] = min(i, j), max(i, j), weight[i]
                 m += 1
-    for i in falling_order(weight):  # who is left over, where few are everybody's best
+    for i in falling_order(weight):  # who is left, as where few are everybody's best
         if free[i] and weight[i] > least:
             j, w = _best(A, i, q, target, free)
             if w > least:
