@@ -103,15 +103,17 @@ class Warp:
             word = self.memory[at : at + 4].view(np.uint32)
             word[0] = max(word[0], value)
 
-    def _rows(self, address: np.ndarray) -> list[np.ndarray]:
-        """Eight numbers at each lane's address, four times eight lanes."""
-        for eight in address.reshape(4, 8):
+    def _rows(self, address: np.ndarray, name: str) -> list[np.ndarray]:
+        """Eight numbers at each lane's address, as many times eight lanes as the instruction has matrices."""
+        count = int(name.split(".x")[1][0])
+        address = address[: 8 * count]
+        for eight in address.reshape(count, 8):
             assert not (eight % 16).any()
             self.conflicts.append(int(np.bincount(eight // 16 % 8).max()))
         return [self.memory[at : at + 16].view(np.uint16) for at in address]
 
     def _ldmatrix(self, name: str, arguments: list[str], active: np.ndarray) -> None:
-        rows = self._rows(self._address(arguments[1]))
+        rows = self._rows(self._address(arguments[1]), name)
         for k, to in enumerate(self._list(arguments[0])):
             matrix = np.array(rows[8 * k : 8 * k + 8])
             matrix = matrix.T if ".trans" in name else matrix
@@ -119,7 +121,7 @@ class Warp:
             self.registers[to] = low.astype(np.uint32) | (high.astype(np.uint32) << 16)
 
     def _stmatrix(self, name: str, arguments: list[str], active: np.ndarray) -> None:
-        rows = self._rows(self._address(arguments[0]))
+        rows = self._rows(self._address(arguments[0]), name)
         for k, word in enumerate(self._list(arguments[1])):
             matrix = np.empty((8, 8), np.uint16)
             matrix[LANES // 4, LANES % 4 * 2] = self._value(word) & 0xFFFF

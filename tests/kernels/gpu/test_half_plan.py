@@ -80,7 +80,7 @@ def test_rows_of_other_groups_are_spread():
     assert worst(plan) < 0.8 * worst(scattered)
 
 
-@pytest.mark.parametrize("lanes", [16, 32, 64])
+@pytest.mark.parametrize("lanes", [16, 24, 32, 48, 64])
 def test_places_of_rows(lanes):
     n = 72
     plan = half.half_plan(Butterfly(n), 4, False)

@@ -15,6 +15,7 @@ from kernels.gpu.grouping import free_groups
 from swallowtail.kernels import reference
 from swallowtail.kernels.gpu import backend as gpu
 from swallowtail.kernels.gpu import half_rounds
+from swallowtail.kernels.gpu.half_plan import SPARE
 from swallowtail.wiring import Butterfly
 
 BOUNDS = {torch.float16: 6.5e-4, torch.bfloat16: 4.5e-3}
@@ -115,3 +116,41 @@ def test_addresses_off_a_boundary():
     assert torch.equal(
         gpu.rotate(wiring, angles, odd, prepared=prepared), gpu.rotate(wiring, angles, x, prepared=prepared)
     )
+
+
+@pytest.mark.parametrize("parts", half_rounds.TILES)
+def test_tiles_fit_into_shared_memory(parts):
+    """As many programs as are said to be there at a time: rows, the words after them, and the entries."""
+    for most, tile in half_rounds.TILES[parts].items():
+        columns = 8 * tile.units
+        entries = -(-(most - SPARE) // columns) * columns // 32
+        used = most * tile.lanes * 2 + 512 + 128 * entries
+        assert used <= 232448
+        assert (
+            tile.programs * (used + 1024) <= 233472
+        )  # what a multiprocessor has, and takes for each program
+
+
+@needs_gluon
+@pytest.mark.parametrize("n", [1024, 2048, 4096, 16384])
+def test_products_with_column_blocks(n):
+    """Q D Qᵀ of butterflies; from 8192 on, rounds are between strided passes."""
+    wiring = Butterfly(n)
+    angles, d, x, _ = problem(wiring, 1, 1200, torch.bfloat16)
+    y = gpu.symmetric(wiring, angles, d, x, gpu.prepare(wiring, angles, d))
+    expected = reference.symmetric(wiring, angles.double(), d.double(), x.double())
+    assert_close(y, expected, BOUNDS[torch.bfloat16], "symmetric")
+
+
+@needs_kernels
+def test_column_blocks_have_matrices_of_their_own():
+    """Those of every block are as if it stood alone."""
+    wiring = Butterfly(64)
+    angles, d, _, _ = problem(wiring, 3, 1, torch.float32)
+    together = half_rounds.make(wiring, angles, d, "symmetric", torch.bfloat16)
+    for k in range(3):
+        alone = half_rounds.make(wiring, angles[k : k + 1], d[k : k + 1], "symmetric", torch.bfloat16)
+        by = torch.exp2(
+            (alone.gain - together.gain).float()
+        )  # eigenvalues of all have one power of two in common
+        assert torch.allclose(together.matrices[k].float(), alone.matrices[0].float() * by, atol=1e-3)

@@ -28,6 +28,7 @@ class Made(NamedTuple):
         low_first: the first round is the low one.
         gain: shape (1,), a power of two that the matrices lack. In fp16 it brings eigenvalues into range; else None.
         strided: the passes beyond the column blocks, in order of growing strides.
+        inner: the column blocks' products by rounds of groups, in place of ``rounds``; else None.
     """
 
     plan: BlockPlan
@@ -35,6 +36,7 @@ class Made(NamedTuple):
     low_first: bool
     gain: torch.Tensor | None
     strided: tuple[tuple[Pass, tables.Coefficients], ...]
+    inner: MadeHalf | None = None
 
 
 def goes_by_rounds(wiring: Butterfly, form: Form, dtype: torch.dtype, where: torch.device) -> bool:
@@ -97,6 +99,14 @@ def make(
     if dtype == torch.float16:  # bf16 has the range of float32
         gain = power_of_two(eigenvalues)
         eigenvalues = eigenvalues / gain
+    # In fp16 the matrices of groups have two parts, and a dense one is as fast.
+    if (
+        strided
+        and dtype == torch.bfloat16
+        and half_rounds.suits(Butterfly(chosen.width), dtype, angles.device)
+    ):
+        inner = _inner(wiring, chosen.width, angles, eigenvalues, dtype)
+        return Made(chosen, (), low_first, gain, strided, inner)
     round_of = lambda stride, size, d: _matrices(wiring, angles, d, stride, size, chosen.width)
     if chosen.high == 1:
         rounds = [round_of(1, chosen.low, eigenvalues)]  # symmetric: as PyTorch's product wants them, too
@@ -107,6 +117,16 @@ def make(
         rounds = [_transposed(outer), inner, outer]
     rounds = [matrices.to(dtype, memory_format=torch.contiguous_format) for matrices in rounds]
     return Made(chosen, tuple(rounds), low_first, gain, strided)
+
+
+def _inner(
+    wiring: Butterfly, width: int, angles: torch.Tensor, eigenvalues: torch.Tensor, dtype: torch.dtype
+) -> MadeHalf:
+    """Q D Qᵀ of every column block, by the stages inside it. Each is a butterfly of its own."""
+    columns, half = wiring.n // width, width // 2
+    begin = int(wiring.offsets[wiring.strides.index(half)])
+    own = angles[0, begin:].view(-1, columns, half).transpose(0, 1).reshape(columns, -1)
+    return half_rounds.make(Butterfly(width), own, eigenvalues.view(columns, width), "symmetric", dtype)
 
 
 def _rounds(

@@ -65,7 +65,10 @@ def apply(wiring: Butterfly, made: Made | MadeHalf, x: torch.Tensor, form: Form)
     if not growing or both:
         for index in reversed(range(len(made.strided))):
             y = _strided(wiring, made, index, y, y is x, form != "from_basis", growing=False, gain=False)
-    y = _rounds(wiring, made, y, y is x, both) if made.plan.rows else _multiply(made, y)
+    if made.inner is not None:
+        y = half_rounds.apply(made.inner, y, keep=y is x)
+    else:
+        y = _rounds(wiring, made, y, y is x, both) if made.plan.rows else _multiply(made, y)
     if growing or both:
         for index in range(len(made.strided)):
             last = index == len(made.strided) - 1

@@ -87,7 +87,7 @@ def spread_rows(groups: np.ndarray, n: int) -> np.ndarray:  # shape: (n rounded 
 
 def places(slot: np.ndarray, lanes: int) -> np.ndarray:
     """Where rows begin, in bytes, with their first piece of eight numbers."""
-    piece = {64: slot & 7, 32: (slot >> 1) & 3, 16: (slot >> 2) & 1}[lanes]
+    piece = {64: slot & 7, 48: (slot >> 2) & 1, 32: (slot >> 1) & 3, 24: 0 * slot, 16: (slot >> 2) & 1}[lanes]
     return (slot * (2 * lanes) + 16 * piece).astype(np.int32)
 
 

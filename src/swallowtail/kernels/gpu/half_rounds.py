@@ -36,20 +36,23 @@ class Tile(NamedTuple):
     warps: int
     programs: int  # per multiprocessor
     ahead: int = 4  # steps before their use that tables are loaded
-    fetch: bool = False  # the next vectors come to the L2 cache while steps are done
 
     @property
     def units(self) -> int:
-        """Eights of coordinates that are read at a time: four for each thread."""
-        return 128 * self.warps // self.lanes
+        """Eights of coordinates that are read at a time, of a chunk of vectors: four for each thread."""
+        return 128 * self.warps // (self.lanes & -self.lanes)
 
 
-# By the rows of shared memory that they have room for, for matrices in one part and in two. The fastest on an H200.
-SMALL_TILES = {872: Tile(32, 8, 4), 1160: Tile(32, 8, 3)}
+# By the rows of shared memory that they have room for, for matrices in one part and in two. The fastest on an H200 of
+# those that were compared. Vectors of the next tile on their way to the L2 cache would delay the matrices.
+SMALL, WIDE = {824: Tile(32, 8, 4), 1104: Tile(32, 8, 3)}, {2312: Tile(32, 16, 1)}
 TILES = {
-    1: {**SMALL_TILES, 2312: Tile(32, 16, 1, 8), 7000: Tile(16, 32, 1, 4)},
-    2: {**SMALL_TILES, 2312: Tile(32, 16, 1, 4), 7000: Tile(16, 16, 1, 4)},
-}
+    1: {**SMALL, 2056: Tile(48, 32, 1, 2), **WIDE, 4104: Tile(24, 32, 1, 2), 7000: Tile(16, 32, 1)},
+    2: {
+        824: Tile(32, 8, 4), 1032: Tile(48, 8, 2), 1104: Tile(32, 8, 3), 2056: Tile(48, 16, 1), **WIDE,
+        4104: Tile(24, 16, 1), 7000: Tile(16, 16, 1),
+    },
+}  # fmt: skip
 
 
 class Sweep(NamedTuple):
@@ -75,7 +78,7 @@ class MadeHalf(NamedTuple):
     sweep: Sweep
     tile: Tile
     parts: int
-    matrices: torch.Tensor  # shape: (steps, warps, 256 · parts), fp16
+    matrices: torch.Tensor  # shape: (column blocks, steps, warps, 256 · parts), fp16
     gain: torch.Tensor | None  # shape: (1,), int32: the logarithm of a power of two that eigenvalues lack
 
 
@@ -128,26 +131,33 @@ def cost(wiring: Wiring, form: Form, dtype: torch.dtype) -> float:
     """What a product takes, in copies of the vectors, on an H200."""
     tile = tile_of(wiring.n, dtype)
     plan = half_plan(wiring, tile.warps, complete=form == "symmetric")
-    return 1.2 + 0.04 * (plan.steps + (plan.inner if form == "symmetric" else 0))
+    steps = plan.steps + (plan.inner if form == "symmetric" else 0)
+    return 1.2 + 0.04 * steps if tile.programs > 1 else 1.5 + 0.048 * steps
 
 
 def make(
     wiring: Wiring, angles: torch.Tensor, eigenvalues: torch.Tensor | None, form: Form, dtype: torch.dtype
 ) -> MadeHalf:
-    """The matrices of a form, from angles (1, K) and eigenvalues (1, n) or None. Nothing waits for the device."""
+    """The matrices of a form, from angles (B, K) and eigenvalues (B, n) or None. Nothing waits for the device.
+
+    B is 1, or the number of column blocks of longer vectors: these have angles of their own on the same wiring.
+    """
     tile, parts = tile_of(wiring.n, dtype), parts_of(dtype)
     sweep = sweep_of(wiring, form, tile, angles.device)
-    plan = sweep.plan
+    plan, columns = sweep.plan, len(angles)
     angles, gain = angles.contiguous(), None
     middle = angles
     if form == "symmetric":
         assert eigenvalues is not None
         gain = logarithm(eigenvalues)
-        middle = torch.ldexp(eigenvalues[0].float(), -gain).contiguous()
-    matrices = torch.empty(sweep.steps, plan.warps, 256 * parts, dtype=torch.float16, device=angles.device)
+        middle = torch.ldexp(eigenvalues.float(), -gain).contiguous()
+    matrices = torch.empty(
+        columns, sweep.steps, plan.warps, 256 * parts, dtype=torch.float16, device=angles.device
+    )
     launch(
-        fragments_kernel, (len(plan.coordinates),), angles, sweep.partner, sweep.angle, sweep.scaled, middle,
-        matrices, len(plan.partner), len(plan.coordinates), plan.warps, plan.inner, sweep.steps,
+        fragments_kernel, (len(plan.coordinates), columns), angles, sweep.partner, sweep.angle, sweep.scaled,
+        middle, matrices, len(plan.partner), len(plan.coordinates), plan.warps, plan.inner, sweep.steps,
+        wiring.n_rotations, wiring.n,
         TO_BASIS=form != "from_basis", FROM_BASIS=form != "to_basis", PARTS=parts, warps=1,
     )  # fmt: skip
     return MadeHalf(sweep, tile, parts, matrices, gain)
@@ -159,21 +169,22 @@ def logarithm(eigenvalues: torch.Tensor) -> torch.Tensor:  # shape: (1,), int32
     return torch.floor(torch.log2(largest)).int().view(1)
 
 
-def apply(made: MadeHalf, x: torch.Tensor) -> torch.Tensor:
-    """The product with x (1, m, n)."""
+def apply(made: MadeHalf, x: torch.Tensor, keep: bool = True) -> torch.Tensor:
+    """The product with x (1, m, n), or with its column blocks; the result replaces x, unless that is to be kept."""
     x = x.contiguous()
     if x.data_ptr() % 16:  # accesses have 16 bytes
         x = x.clone()
-    y = torch.empty_like(x)
-    sweep, tile, n = made.sweep, made.tile, x.shape[2]
+    y = torch.empty_like(x) if keep else x
+    sweep, tile, columns = made.sweep, made.tile, len(made.matrices)
+    n = x.shape[2] // columns
     tiles = -(-x.shape[1] // tile.lanes)
-    workers = min(tiles, tile.programs * device.multiprocessors(x.device))
+    workers = min(tiles, max(1, tile.programs * device.multiprocessors(x.device) // columns))
     gain = sweep.barrier if made.gain is None else made.gain  # a kernel needs some pointer
     launch(
-        half_rounds_kernel, (workers,), x, y, made.matrices.view(torch.int32), sweep.place, sweep.barrier,
-        sweep.entry, gain, x.shape[1], n // 8, tiles, workers, sweep.steps,
+        half_rounds_kernel, (columns * workers,), x, y, made.matrices.view(torch.int32), sweep.place, sweep.barrier,
+        sweep.entry, gain, x.shape[1], n // 8, tiles, workers, sweep.steps, columns,
         GAIN=made.gain is not None, KIND=KINDS[x.dtype], PARTS=made.parts, N=rows(n), LANES=tile.lanes,
-        UNITS=tile.units, AHEAD=tile.ahead, FETCH=tile.fetch, ENTRIES=len(sweep.entry), WARPS=tile.warps,
+        UNITS=tile.units, AHEAD=tile.ahead, ENTRIES=len(sweep.entry), WARPS=tile.warps,
         warps=tile.warps,
     )  # fmt: skip
     return y

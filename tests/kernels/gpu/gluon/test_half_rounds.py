@@ -12,12 +12,14 @@ from swallowtail.kernels.gpu.half_plan import rows
 
 
 @needs_compiler
-@pytest.mark.parametrize(("n", "lanes", "warps"), [(784, 64, 8), (4096, 16, 16)])
+@pytest.mark.parametrize(
+    ("n", "lanes", "warps"), [(784, 64, 8), (2048, 48, 16), (4096, 24, 32), (4096, 16, 16)]
+)
 def test_compiled(n, lanes, warps):
-    units = 128 * warps // lanes
+    units = 128 * warps // (lanes & -lanes)
     constants = {
         "GAIN": True, "KIND": "bf16", "PARTS": 1, "N": rows(n), "LANES": lanes, "UNITS": units, "AHEAD": 4,
-        "FETCH": True, "ENTRIES": -(-n // 32), "WARPS": warps,
+        "ENTRIES": -(-n // 32), "WARPS": warps,
     }  # fmt: skip
     tables = ("matrix_ptr", "place_ptr", "flag_ptr", "entry_ptr", "gain_ptr")
     kinds = {"x_ptr": "*bf16", "y_ptr": "*bf16"} | dict.fromkeys(tables, "*i32")

@@ -24,6 +24,21 @@ def usual_power():
 
 
 @gluon.constexpr_function
+def turned(LANES):
+    """Bits of a piece's number that a row changes places by: 16 · (piece & turned) is combined with "xor", the rest added.
+
+    A piece is eight numbers of a row of so many LANES. `half_plan.places` has the other half of this rule.
+    """
+    return {64: 7, 48: 1, 32: 3, 24: 0, 16: 1}[LANES]
+
+
+@gluon.constexpr_function
+def chunk(LANES):
+    """Vectors that come in and go out together: a power of two."""
+    return LANES & -LANES
+
+
+@gluon.constexpr_function
 def step_code(LANES, PARTS):
     """PTX of a step. Operands: 4 · PARTS results (unused), as many addresses (all the same), and the matrix's.
 
@@ -32,14 +47,17 @@ def step_code(LANES, PARTS):
     count = 4 * PARTS
     address, matrix = f"${count}", [f"${2 * count + k}" for k in range(count)]
     code = [".reg .b32 a<4>, b<16>, p<16>;", ".reg .f32 d<32>;"]
-    blocks = range(LANES // 16)
+    blocks = range(-(-LANES // 16))
+    halves = [min(2, LANES // 8 - 2 * q) for q in blocks]  # eights of vectors in each block
+    bits = {64: 7, 48: 1, 32: 3, 24: 0, 16: 1}[LANES]  # `turned`
     for q in blocks:
-        code.append(f"xor.b32 a{q}, {address}, {32 * q};")
+        code.append(f"xor.b32 a{q}, {address}, {16 * (2 * q & bits)};")
+        code.append(f"add.u32 a{q}, a{q}, {16 * (2 * q & ~bits)};")
     for q in blocks:
-        rows = ", ".join(f"b{4 * q + k}" for k in range(4))
-        code.append(f"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {{{rows}}}, [a{q}];")
+        rows = ", ".join(f"b{4 * q + k}" for k in range(2 * halves[q]))
+        code.append(f"ldmatrix.sync.aligned.m8n8.x{2 * halves[q]}.trans.shared.b16 {{{rows}}}, [a{q}];")
     for q in blocks:
-        for half in range(2):
+        for half in range(halves[q]):
             d = [f"d{8 * q + 4 * half + k}" for k in range(4)]
             b = f"{{b{4 * q + 2 * half}, b{4 * q + 2 * half + 1}}}"
             code += [f"mov.f32 {each}, 0f00000000;" for each in d]
@@ -48,10 +66,10 @@ def step_code(LANES, PARTS):
                 a = "{" + ", ".join(matrix[4 * part : 4 * part + 4]) + "}"
                 code.append(f"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {sums}, {a}, {b}, {sums};")
     for q in blocks:
-        for k in range(4):
+        for k in range(2 * halves[q]):
             code.append(f"cvt.rn.f16x2.f32 p{4 * q + k}, d{8 * q + 2 * k + 1}, d{8 * q + 2 * k};")
-        results = ", ".join(f"p{4 * q + k}" for k in range(4))
-        code.append(f"stmatrix.sync.aligned.m8n8.x4.shared.b16 [a{q}], {{{results}}};")
+        results = ", ".join(f"p{4 * q + k}" for k in range(2 * halves[q]))
+        code.append(f"stmatrix.sync.aligned.m8n8.x{2 * halves[q]}.shared.b16 [a{q}], {{{results}}};")
     code += [f"mov.b32 ${k}, 0;" for k in range(count)]
     return "{" + " ".join(code) + "}"
 
@@ -138,7 +156,8 @@ def leave_code(KIND, FACTORS):
 @gluon.constexpr_function
 def usual_code(LANES):
     """PTX: whether all vectors of a tile are taken as they are; a barrier. Operands: result, address of the words."""
-    code = [".reg .b32 t, u, w;", ".reg .pred p, q;", "mov.u32 t, %tid.x;", f"and.b32 t, t, {LANES - 1};"]
+    code = [".reg .b32 t, u, w;", ".reg .pred p, q;", "mov.u32 t, %tid.x;"]
+    code += [f"and.b32 t, t, {(1 << (LANES - 1).bit_length()) - 1};", f"min.u32 t, t, {LANES - 1};"]
     code += ["shl.b32 t, t, 2;", "add.u32 t, t, $1;", "ld.shared.b32 u, [t + 4];", "ld.shared.b32 w, [$1];"]
     code += ["setp.ne.u32 p, u, 0;", "setp.eq.and.u32 p, w, 0, p;", "barrier.cta.red.and.pred q, 0, p;"]
     code.append("selp.b32 $0, 1, 0, q;")

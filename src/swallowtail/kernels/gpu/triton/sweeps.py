@@ -145,29 +145,35 @@ def _store_fragments(out_ptr, m, place, TRANSPOSED: tl.constexpr, PARTS: tl.cons
 
 @triton.jit
 def fragments_kernel(
-    angles_ptr, partner_ptr, angle_ptr, scaled_ptr, middle_ptr, out_ptr, levels, blocks, warps, inner, total,
-    TO_BASIS: tl.constexpr, FROM_BASIS: tl.constexpr, PARTS: tl.constexpr,
+    angles_ptr, partner_ptr, angle_ptr, scaled_ptr, middle_ptr, out_ptr, levels, blocks, warps, inner, total, n_angles,
+    n, TO_BASIS: tl.constexpr, FROM_BASIS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """The matrices of all groups of 16 for `gluon.half_rounds`, (total steps, warps, 256 · PARTS), fp16.
+    """The matrices of all groups of 16 for `gluon.half_rounds`, (columns, total steps, warps, 256 · PARTS), fp16.
 
-    Qᵀ takes the steps in order from the first place on, Q in the opposite order to the last place. Where both are asked
+    Column blocks of longer vectors have the same steps, and angles and eigenvalues of their own. Qᵀ takes the steps in order from the first place on, Q in the opposite order to the last place. Where both are asked
     for, matrices of Qᵀ have the eigenvalues, and those of steps from ``inner`` on are Q D Qᵀ.
 
     Args:
-        angles_ptr: shape (n_angles,).
+        angles_ptr: shape (columns, n_angles).
         partner_ptr, angle_ptr: as in `group_plan.GroupPlan`.
         scaled_ptr: the coordinate whose eigenvalue stands at each place of a group, (blocks, 16); −1: none.
-        middle_ptr: the eigenvalues, float32.
+        middle_ptr: the eigenvalues, float32, (columns, n).
         out_ptr: where the matrices go.
         levels: how many there are.
         blocks: likewise.
         warps: groups per step.
         inner: as above.
         total: steps that are done.
+        n_angles: of a column block.
+        n: its coordinates.
         TO_BASIS, FROM_BASIS: what is asked for.
         PARTS: of a matrix, 1 or 2.
     """
     block = tl.program_id(0)
+    column = tl.program_id(1)
+    angles_ptr += column * n_angles
+    middle_ptr += column * n
+    out_ptr += column.to(tl.int64) * (total * warps) * (256 * PARTS)
     step, warp = block // warps, block % warps
     i = tl.arange(0, 16)
     m = (i[:, None] == i[None, :]).to(tl.float32)
