@@ -47,10 +47,10 @@ class Tile(NamedTuple):
 # those that were compared. Vectors of the next tile on their way to the L2 cache would delay the matrices.
 SMALL, WIDE = {824: Tile(32, 8, 4), 1104: Tile(32, 8, 3)}, {2312: Tile(32, 16, 1)}
 TILES = {
-    1: {**SMALL, 2056: Tile(48, 32, 1, 2), **WIDE, 4104: Tile(24, 32, 1, 2), 7000: Tile(16, 32, 1)},
+    1: {**SMALL, 2056: Tile(48, 32, 1, 2), **WIDE, 4104: Tile(24, 32, 1, 2), 6152: Tile(16, 32, 1)},
     2: {
         824: Tile(32, 8, 4), 1032: Tile(48, 8, 2), 1104: Tile(32, 8, 3), 2056: Tile(48, 16, 1), **WIDE,
-        4104: Tile(24, 16, 1), 7000: Tile(16, 16, 1),
+        4104: Tile(24, 16, 1), 6152: Tile(16, 16, 1),
     },
 }  # fmt: skip
 

@@ -25,9 +25,9 @@ def usual_power():
 
 @gluon.constexpr_function
 def turned(LANES):
-    """Bits of a piece's number that a row changes places by: 16 · (piece & turned) is combined with "xor", the rest added.
+    """Bits of a piece's number by which pieces change places within a row: they are combined with "xor", the rest added.
 
-    A piece is eight numbers of a row of so many LANES. `half_plan.places` has the other half of this rule.
+    A piece is eight of a row's LANES numbers, 16 bytes. `half_plan.places` has the other half of this rule.
     """
     return {64: 7, 48: 1, 32: 3, 24: 0, 16: 1}[LANES]
 

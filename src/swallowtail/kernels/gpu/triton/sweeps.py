@@ -150,8 +150,9 @@ def fragments_kernel(
 ):  # fmt: skip
     """The matrices of all groups of 16 for `gluon.half_rounds`, (columns, total steps, warps, 256 · PARTS), fp16.
 
-    Column blocks of longer vectors have the same steps, and angles and eigenvalues of their own. Qᵀ takes the steps in order from the first place on, Q in the opposite order to the last place. Where both are asked
-    for, matrices of Qᵀ have the eigenvalues, and those of steps from ``inner`` on are Q D Qᵀ.
+    Column blocks of longer vectors have the same steps, and angles and eigenvalues of their own. Qᵀ takes the steps in
+    order from the first place on, Q in the opposite order to the last place. Where both are asked for, matrices of Qᵀ
+    have the eigenvalues, and those of steps from ``inner`` on are Q D Qᵀ.
 
     Args:
         angles_ptr: shape (columns, n_angles).
