@@ -25,7 +25,7 @@ def usual_power():
 
 @gluon.constexpr_function
 def turned(LANES):
-    """Bits of a piece's number by which pieces change places within a row: they are combined with "xor", the rest added.
+    """Bits of a piece's number that are combined with "xor", so that pieces change places in a row; the rest is added.
 
     A piece is eight of a row's LANES numbers, 16 bytes. `half_plan.places` has the other half of this rule.
     """
