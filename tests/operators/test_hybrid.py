@@ -214,3 +214,23 @@ def test_it_keeps_copies_of_its_own():
     H.basis.zero_()
     H.weights.mul_(3)
     assert torch.equal(H(x), before)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no CUDA device")
+@pytest.mark.parametrize("rotations", [0, 24])
+def test_a_product_on_a_gpu(rotations):
+    """Weights of either sign, fixed and trained: the first have a matrix of their own on a GPU."""
+    generator = torch.Generator().manual_seed(0)
+    draw = lambda *shape: torch.randn(*shape, generator=generator)
+    Q = Rotation.random(16, seed=0) if rotations else Rotation.identity(16)
+    H = HybridOperator(SymmetricOperator(Q, draw(16)), draw(16, 3), draw(3))
+    there, x = H.to("cuda", torch.float32), draw(40, 16)
+    expected = x.double() @ H.to(dtype=torch.float64).to_dense()
+    assert_close(there(x.cuda()).double().cpu(), expected, 1e-5)
+    weights = there.weights.requires_grad_()
+    trained = HybridOperator(there.symmetric, there.basis, weights)
+    with torch.no_grad():
+        weights.mul_(2.0)
+        by = expected + x.double() @ (H.basis * H.weights).double() @ H.basis.T.double()
+        assert_close(trained(x.cuda()).double().cpu(), by, 1e-5)

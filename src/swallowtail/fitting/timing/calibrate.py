@@ -26,6 +26,7 @@ SIZES = (12, 17, 50, 250, 1000, 4000)
 LARGEST_GROWN = 1000  # beyond this n a wiring is made of copies of a smaller one
 TERMS = (1, 4, 16, 64)  # beside two rotations
 RANKS = (1, 4, 10, 16, 32, 64)
+DEPTHS = (1, 2, 8)  # of butterflies; short ones of depth 2 take a GPU no longer than starting them does
 PER_ROW = (4, 16, 64)  # entries of a sparse matrix
 VECTORS = {"cpu": 256, "cuda": 16384}  # fewer leave a GPU waiting for the host
 DTYPES = {"cpu": (torch.float32, torch.float64), "cuda": (torch.float32, torch.bfloat16)}
@@ -125,7 +126,7 @@ def _tasks(device: torch.device, dtype: torch.dtype, wirings: dict[int, np.ndarr
             wiring = Pairs.from_sequence(n, pairs)[0]
             for name, form in (("pairs", wiring), ("grouped", Grouped.from_wiring(wiring))):
                 yield name, n, len(pairs) / n, _symmetric(form, draw)._rows
-        for depth in (1, 2):
+        for depth in DEPTHS:
             butterfly = Butterfly(n, depth)
             yield "butterfly", n, butterfly.n_rotations / n, _symmetric(butterfly, draw)._rows
         yield "plain", n, 0, _symmetric(Pairs(n, []), draw)._rows

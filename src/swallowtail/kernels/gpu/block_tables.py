@@ -105,8 +105,8 @@ def make(
         and dtype == torch.bfloat16
         and half_rounds.suits(Butterfly(chosen.width), dtype, angles.device)
     ):
-        inner = _inner(wiring, chosen.width, angles, eigenvalues, dtype)
-        return Made(chosen, (), low_first, gain, strided, inner)
+        by_rounds = _column_blocks(wiring, chosen.width, angles, eigenvalues, dtype)
+        return Made(chosen, (), low_first, gain, strided, by_rounds)
     round_of = lambda stride, size, d: _matrices(wiring, angles, d, stride, size, chosen.width)
     if chosen.high == 1:
         rounds = [round_of(1, chosen.low, eigenvalues)]  # symmetric: as PyTorch's product wants them, too
@@ -119,7 +119,7 @@ def make(
     return Made(chosen, tuple(rounds), low_first, gain, strided)
 
 
-def _inner(
+def _column_blocks(
     wiring: Butterfly, width: int, angles: torch.Tensor, eigenvalues: torch.Tensor, dtype: torch.dtype
 ) -> MadeHalf:
     """Q D Qᵀ of every column block, by the stages inside it. Each is a butterfly of its own."""
