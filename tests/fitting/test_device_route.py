@@ -81,3 +81,12 @@ def test_a_matrix_on_a_gpu_is_fitted_there(monkeypatch):
         here.operator.rotation.angles.cpu().numpy(), again.operator.rotation.angles.cpu().numpy()
     )
     assert here.angle < 1.05 * fit_symmetric(kernel, method="pairs", cycles=1).angle
+
+
+def test_rounds_of_groups_are_fitted_there_too():
+    result = fit_symmetric(H, method="grouped", n_rounds=6, cycles=2)
+    assert result.method == "grouped"
+    assert isinstance(result.operator.rotation.wiring, Grouped)
+    assert len(result.operator.rotation.wiring.groups) <= 6
+    assert "On a GPU" in result.message
+    assert result.angle == pytest.approx(st.error_angle(H, result.operator), abs=0.5)

@@ -23,13 +23,16 @@ ONLY_LOW_RANK = "On a GPU no rival but c·I + low rank is measured."
 
 
 def by_device(job: Job) -> tuple[Candidate, Quality, int, str]:
-    """Fit on chosen pairs where H lies; what the runner makes a result of."""
+    """Fit on chosen pairs, or in rounds of groups, where H lies; what the runner makes a result of."""
     request, H = job.request, job.problem.tensor
     assert H is not None
-    options = {key: request.options[key] for key in ("steps", "cycles", "finish") if key in request.options}
+    grouped = request.method == "grouped"
+    named = ("steps", "cycles", "finish", *(("size", "n_rounds") if grouped else ()))
+    options = {key: request.options[key] for key in named if key in request.options}
     fit = fit_on_device(
         H,
         job.budget,
+        grouped=grouped,
         effort=request.effort,
         seed=request.seed,
         callback=job.watch.callback,
@@ -37,7 +40,7 @@ def by_device(job: Job) -> tuple[Candidate, Quality, int, str]:
     )
     found = fit.found
     operator = symmetric_operator(found.wiring, found.angles, found.eigenvalues)
-    best = Candidate("pairs", operator, found.history, found.history[-1][2])
+    best = Candidate("grouped" if grouped else "pairs", operator, found.history, found.history[-1][2])
     status = "exact" if best.objective < EXACT**2 else "converged"
     return best, _quality(job, fit, best), 0, status
 

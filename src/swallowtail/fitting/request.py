@@ -125,9 +125,9 @@ class Request:
 
     @property
     def fits_on_a_device(self) -> bool:
-        """Whether a matrix on a GPU can be fitted there: on chosen pairs, close to H itself."""
+        """Whether a matrix on a GPU can be fitted there: on chosen pairs, in groups or free, close to H itself."""
         plain = self.target == "matrix" and self.budget is None and self.target_angle is None
-        pairs = self.method in ("auto", "pairs") and self.wiring in ("auto", *CHOSEN)
+        pairs = self.method in ("auto", "pairs", "grouped") and self.wiring in ("auto", *CHOSEN)
         return plain and pairs and self.checkpoint is None
 
     def _check_budget(self) -> None:

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from swallowtail.datasets import grid_kernel, random_orthogonal, random_symmetric
-from swallowtail.fitting.core.groups import together
+from swallowtail.datasets import grid_kernel, random_symmetric
 from swallowtail.fitting.core.growth import parallel_jacobi
 from swallowtail.fitting.core.matching import grow_matching as grow_matching_of_the_core
-from swallowtail.fitting.core.newton import newton_rotations
 from swallowtail.fitting.core.product import MATRIX
 from swallowtail.fitting.device import growth
-from swallowtail.fitting.device.growth import Residual, conjugated, grow_layers, grow_matching, newton_layers
+from swallowtail.fitting.device.growth import Residual, grow_layers, grow_matching
+from swallowtail.fitting.device.walks import conjugated
 
 H = random_symmetric(40, 8, 0)
 
@@ -62,14 +61,3 @@ def test_a_diagonal_matrix_needs_none():
     pairs, angles = grow_layers(Residual.of(torch.diag(torch.arange(5.0))), 9, 0.1, 0.0)
     assert pairs.shape == (0, 2)
     assert angles.shape == (0,)
-
-
-@pytest.mark.parametrize(("layers", "rows"), [(1, 2048), (3, 2048), (1, 7)])
-def test_newton_layers_are_those_of_the_core(layers, rows, monkeypatch):
-    monkeypatch.setattr(growth, "ROWS", rows)
-    B = random_orthogonal(40, 1)
-    pairs, angles = newton_rotations(H.copy(), B, 30, layers, 0.1, MATRIX, 0.0, *together(40), 40)
-    got, by = newton_layers(torch.from_numpy(H.copy()), torch.from_numpy(B), 30, layers, 0.1)
-    signs = [np.where(p[:, 0] < p[:, 1], 1.0, -1.0) for p in (pairs, got)]  # (i, j) by θ is (j, i) by −θ
-    np.testing.assert_array_equal(np.sort(got, axis=1), np.sort(pairs, axis=1))
-    np.testing.assert_allclose(by * signs[1], angles * signs[0], rtol=1e-4)

@@ -93,7 +93,9 @@ def test_kernels_compile_for_an_h200(sums, losses):
 @needs_compiler
 def test_growth_compiles_for_an_h200():
     integers = {"first_ptr": "*i32", "second_ptr": "*i32", "out_ptr": "*fp64"}
-    compile_for_h200(kernels.largest_kernel, 4, {"BLOCK": 1024}, integers)
+    for grouped in (False, True):
+        labels = {**integers, "label_ptr": "*i32", "held_ptr": "*i32"} if grouped else integers
+        compile_for_h200(kernels.largest_kernel, 4, {"GROUPED": grouped, "BLOCK": 1024}, labels)
     doubles = {**integers, "tan_ptr": "*fp64"}
     compile_for_h200(kernels.angles_kernel, 2, {"BLOCK": 64}, doubles)
     compile_for_h200(kernels.turn_rows_kernel, 4, {"BLOCK": 1024}, integers)

@@ -100,7 +100,7 @@ def _turns(
 
 
 @compiled
-def _take(
+def take(
     order: np.ndarray,
     weight: np.ndarray,
     partner: np.ndarray,
@@ -173,7 +173,7 @@ def newton_rotations(
         first = _product((B * rows.slope).astype(np.float32), W.T, report)
         weight, partner, turn = _turns(M, B, W, first, rows, label, count, size)
         least = threshold * float(weight.max())
-        taken = _take(np.argsort(-weight), weight, partner, least, left, label, count, size)
+        taken = take(np.argsort(-weight), weight, partner, least, left, label, count, size)
         if not len(taken):
             break
         pairs.append(np.stack([taken, partner[taken]], axis=1))

@@ -1,4 +1,4 @@
-"""`methods.pairs.fit_pairs` for a matrix on a device: the same search, with every O(n²) step where the matrix lies."""
+"""`fit_pairs` and `fit_grouped` for a matrix on a device: the same search, what is O(n²) where the matrix lies."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from torch import Tensor
 from swallowtail.fitting.core.product import flat_pairs, layered
 from swallowtail.fitting.core.records import Callback, DenseFit
 from swallowtail.fitting.core.search import search_pairs
+from swallowtail.fitting.device.confined import DeviceConfined
 from swallowtail.fitting.device.objective import DeviceObjective
 from swallowtail.fitting.device.walks import Steps, rotate
+from swallowtail.fitting.methods.grouped import ROUNDS, SIZE, in_rounds
 from swallowtail.fitting.methods.pairs import EFFORTS
 
 CYCLES, AT = 6.0, 784 * 3920  # prune-and-regrow cycles by default at this n·K: half a second on an H200
@@ -39,6 +41,9 @@ def fit_on_device(
     H: Tensor,
     n_rotations: int,
     *,
+    grouped: bool = False,
+    size: int = SIZE,
+    n_rounds: int = ROUNDS,
     effort: str = "default",
     steps: int | None = None,
     cycles: int | None = None,
@@ -46,16 +51,19 @@ def fit_on_device(
     seed: int = 0,
     callback: Callback | None = None,
 ) -> DeviceFit:
-    """Fit H ≈ Q D Qᵀ with ``n_rotations`` rotations on pairs chosen from H, where H lies.
+    """Fit H ≈ Q D Qᵀ with ``n_rotations`` rotations chosen from H, where H lies.
 
     Args:
         H: symmetric, shape (n, n); half precision is fitted in float32.
+        grouped: in rounds of groups.
+        size, n_rounds: of these, as in `methods.grouped.fit_grouped`.
         n_rotations, effort, steps, cycles, finish, seed, callback: as in `methods.pairs.fit_pairs`.
 
     Returns:
         As `methods.pairs.fit_pairs`, K + n numbers on the host.
     """
-    objective = DeviceObjective(H if H.dtype == torch.float64 else H.float())
+    H = H if H.dtype == torch.float64 else H.float()
+    objective = DeviceConfined(H, n_rotations, size, n_rounds) if grouped else DeviceObjective(H)
     if cycles is None:
         # A small cycle waits for the device rather than for its arithmetic: its time grows less than n·K does.
         affordable = CYCLES * (AT / (objective.n * max(n_rotations, 1))) ** 0.75
@@ -71,6 +79,7 @@ def fit_on_device(
         polish=EFFORTS[effort].polish,
         plan=plan.limited(objective.n) if steps is None else plan.of(steps),
     )
-    wiring, angles = layered(objective.n, search.pairs, search.angles)
+    order = (objective.n, search.pairs, search.angles)
+    wiring, angles = in_rounds(*order, size) if grouped else layered(*order)
     d = objective.eigenvalues(search.pairs, search.angles)
     return DeviceFit(DenseFit(wiring, angles, d, search.history), objective)

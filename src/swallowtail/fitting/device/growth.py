@@ -1,7 +1,7 @@
-"""Which rotations to add, chosen on the device: greedy layers at the end of Q, and Newton's anywhere.
+"""Which rotations to add at the end of Q, chosen on the device: greedy layers.
 
 The entries stay where they are. A layer needs the largest entry of every row: n numbers and n indices travel to the
-host, which picks disjoint pairs as `core.growth` and `core.newton` do, and sends those back.
+host, which picks disjoint pairs as `core.growth` does, and sends those back.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from swallowtail.fitting.core.newton import CANDIDATES, LONGEST_TURN
 from swallowtail.fitting.core.product import compiled
-from swallowtail.fitting.device.walks import Steps, by_kernels, rotate
+from swallowtail.fitting.device.walks import by_kernels
 
 SCAN, ROW, PAIRS = 1024, 1024, 64  # columns or pairs that a program of the kernels takes at a time
 ALIGNED = 4  # int32 in 16 bytes: Triton compiles kernels for such addresses, and again for others
@@ -36,7 +35,7 @@ class Residual(NamedTuple):
         return Residual(A, diagonal)
 
 
-def _disjoint(weight: np.ndarray, partner: np.ndarray, least: float, most: int) -> np.ndarray:  # shape: (m,)
+def disjoint(weight: np.ndarray, partner: np.ndarray, least: float, most: int) -> np.ndarray:  # shape: (m,)
     """The i of disjoint pairs (i, partner of i), largest weight first, while it is at least ``least``."""
     chosen = np.empty(min(most, len(weight) // 2), np.int64)
     count = _choose(np.argsort(-weight), weight, partner, np.zeros(len(weight), np.bool_), least, chosen)
@@ -72,13 +71,13 @@ def grow_layers(
     pairs, k = [np.zeros((0, 2), np.int64)], 0
     tangents = [torch.zeros(0, dtype=torch.float64, device=A.rest.device)]
     while k < n_rotations and not 0 < enough <= k:
-        largest, partner = _largest(A.rest)
-        weight = largest**2
+        entry, partner = largest(A.rest)
+        weight = entry**2
         if not weight.max() > least:
             break
-        i = _disjoint(weight, partner, threshold * float(weight.max()), n_rotations - k)
+        i = disjoint(weight, partner, threshold * float(weight.max()), n_rotations - k)
         chosen = np.sort(np.stack([i, partner[i]], 1), axis=1)
-        tangents.append(_turn(A, *_sent(chosen, A.rest.device)))
+        tangents.append(turn(A, chosen))
         pairs.append(chosen)
         k += len(chosen)
     return np.concatenate(pairs), np.arctan(torch.cat(tangents).cpu().numpy())
@@ -96,7 +95,7 @@ def grow_matching(A: Residual, n_rotations: int, least: float) -> tuple[np.ndarr
     chosen = np.empty((min(n_rotations, n // 2), 2), np.int64)
     count = _match(order // min(NEAREST, n - 1), partner[order], np.zeros(n, np.bool_), chosen)
     chosen = chosen[:count]
-    return chosen, np.arctan(_turn(A, *_sent(chosen, A.rest.device)).cpu().numpy())
+    return chosen, np.arctan(turn(A, chosen).cpu().numpy())
 
 
 @compiled
@@ -123,19 +122,47 @@ def favour(i: Tensor, j: Tensor) -> Tensor:
     return 1.0 + (mixed & 65535).double() * (TIES / 65536.0)
 
 
-def _largest(rest: Tensor) -> tuple[np.ndarray, np.ndarray]:  # shape: (n,) each
-    """The largest |entry| of every row, and its column; see `favour` for ties."""
+class Groups(NamedTuple):
+    """The group of each coordinate, how many each group has, shape (n,), and the most one may have: `core.groups`."""
+
+    label: np.ndarray
+    sizes: np.ndarray
+    size: int
+
+    def on(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Each coordinate's label, and how many its group has, int32."""
+        both = np.stack([self.label, self.sizes[self.label]]).astype(np.int32)
+        label, held = torch.from_numpy(both).to(device)
+        return label, held
+
+
+def largest(rest: Tensor, groups: Groups | None = None) -> tuple[np.ndarray, np.ndarray]:  # shape: (n,) each
+    """The largest |entry| of every row, and its column; see `favour` for ties. With groups, of those that may meet."""
     n = len(rest)
+    label, held = (None, None) if groups is None else groups.on(rest.device)
     if by_kernels(rest):
         from swallowtail.fitting.device.kernels import largest_kernel
 
         out = torch.empty((2, n), dtype=torch.float64, device=rest.device)
-        largest_kernel[(n,)](rest, out, n, BLOCK=SCAN, num_warps=4)
+        some = rest if label is None else label  # a kernel needs some pointer
+        largest_kernel[(n,)](
+            rest, out, some, rest if held is None else held, n, 0 if groups is None else groups.size,
+            GROUPED=groups is not None, BLOCK=SCAN, num_warps=4,
+        )  # fmt: skip
         found = out.cpu().numpy()
         return found[0], found[1].astype(np.int64)
     i = torch.arange(n, dtype=torch.int32)
-    values, where = (rest.abs() * favour(i[:, None], i).to(rest.dtype)).max(1)
+    weight = rest.abs() * favour(i[:, None], i).to(rest.dtype)
+    if groups is not None:
+        assert label is not None
+        assert held is not None
+        weight = torch.where(may_meet(i.long(), label, held, groups.size), weight, -1.0)
+    values, where = weight.max(1)
     return values.double().numpy(), where.numpy()
+
+
+def may_meet(rows: Tensor, label: Tensor, held: Tensor, size: int) -> Tensor:  # shape: (rows, n), bool
+    return (label[rows, None] == label) | (held[rows, None] + held <= size)
 
 
 def _sent(pairs: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -147,9 +174,10 @@ def _sent(pairs: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor]:
     return first[:m], second[:m]
 
 
-def _turn(A: Residual, first: Tensor, second: Tensor) -> Tensor:  # shape: (m,), float64
-    """One layer of Jacobi rotations on rows ``first`` and ``second`` (m,), in place; the tangents of their angles."""
+def turn(A: Residual, pairs: np.ndarray) -> Tensor:  # shape: (m,), float64
+    """One layer of Jacobi rotations on disjoint pairs (m, 2), in place; the tangents of their angles."""
     rest, d = A
+    first, second = _sent(pairs, rest.device)
     n, m = len(rest), len(first)
     if by_kernels(rest):
         from swallowtail.fitting.device.kernels import angles_kernel, turn_columns_kernel, turn_rows_kernel
@@ -174,87 +202,3 @@ def _turn(A: Residual, first: Tensor, second: Tensor) -> Tensor:  # shape: (m,),
     rest[:, i], rest[:, j] = c * x + s * y, c * y - s * x
     rest[i, j] = rest[j, i] = rest[i, i] = rest[j, j] = 0.0
     return tangents
-
-
-def newton_layers(
-    M: Tensor, B: Tensor, n_rotations: int, layers: int, threshold: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """`core.newton.newton_rotations` on the device, for the target "matrix" and without groups.
-
-    Args:
-        M, B: AᵀHA and B of Q = A·B, shape (n, n); M is overwritten.
-        n_rotations, layers, threshold: as there.
-    """
-    pairs, angles, k = [np.zeros((0, 2), np.int64)], [np.zeros(0)], 0
-    for _ in range(layers):
-        weight, partner, turn = (z.double().cpu().numpy() for z in _newton_turns(M, B))
-        partner = partner.astype(np.int64)
-        largest = float(weight.max(initial=0.0))
-        i = _disjoint(weight, partner, max(threshold * largest, 1e-300), n_rotations - k)
-        if not len(i):
-            break
-        chosen, by = np.stack([i, partner[i]], 1), np.clip(turn[i], -LONGEST_TURN, LONGEST_TURN)
-        pairs.append(chosen)
-        angles.append(by)
-        k += len(i)
-        if k == n_rotations or layers == 1:
-            break
-        M = conjugated(M, chosen, by)
-    return np.concatenate(pairs), np.concatenate(angles)
-
-
-def _newton_turns(M: Tensor, B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of each row the best partner: its promise g²/|h|, the partner, and the turn g/|h|; see `core.newton`."""
-    W = M @ B
-    slope = 2.0 * (B * W).sum(0)
-    sums = M.diagonal(), (B * W) @ slope, (B * B) @ slope
-    rows, steep = torch.arange(len(M), device=M.device), B * slope
-    parts = [_turns_of(piece, M, B, W, steep, slope, *sums) for piece in rows.split(ROWS)]
-    weight, partner, turn = (torch.cat([part[k] for part in parts]) for k in range(3))
-    return weight, partner, turn
-
-
-def _turns_of(
-    rows: Tensor,
-    M: Tensor,
-    B: Tensor,
-    W: Tensor,
-    steep: Tensor,
-    slope: Tensor,
-    m: Tensor,
-    t: Tensor,
-    e: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The same for some rows: no further n² numbers."""
-    b, w = B[rows], W[rows]
-    g = 2.0 * (steep[rows] @ W.T - w @ steep.T)
-    known = m[rows, None] * e + e[rows, None] * m - t[rows, None] - t
-    promise = g * g / (2.0 * known.abs() + 1e-30)
-    at = torch.arange(len(rows), device=M.device)
-    promise[at, rows] = -1.0
-    candidates = promise.topk(min(CANDIDATES, len(M) - 1), dim=1).indices
-    weight = torch.full_like(b[:, 0], -1.0)
-    partner, turn = torch.zeros_like(candidates[:, 0]), torch.zeros_like(weight)
-    for j in candidates.T:
-        rates = ((b * W[j] - B[j] * w) ** 2).sum(1)
-        cross = (b * B[j]) @ slope
-        h = 8.0 * rates - 2.0 * (t[rows] + t[j])
-        h += 2.0 * (m[rows] * e[j] + m[j] * e[rows] - 2.0 * M[rows, j] * cross)
-        gain, bend = g[at, j], h.abs() + 1e-30
-        better = gain * gain / bend > weight
-        weight = torch.where(better, gain * gain / bend, weight)
-        partner, turn = torch.where(better, j, partner), torch.where(better, gain / bend, turn)
-    return weight, partner, turn
-
-
-def conjugated(H: Tensor, pairs: np.ndarray, angles: np.ndarray) -> Tensor:  # shape: (n, n)
-    """QᵀHQ for symmetric H (n, n)."""
-    A = H.clone()
-    if not len(pairs):
-        return A
-    steps = Steps.of(len(H), pairs, H.device)
-    c, s = steps.coefficients(angles, H.dtype)
-    rotate(A, steps, c, s)
-    A = A.T.contiguous()
-    rotate(A, steps, c, s)
-    return A

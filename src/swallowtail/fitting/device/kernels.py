@@ -95,17 +95,27 @@ def walk_kernel(
 
 
 @triton.jit
-def largest_kernel(a_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    """For each row the largest |entry|, ties broken by `growth.favour`, and its column; out (2, n) float64."""
+def largest_kernel(a_ptr, out_ptr, label_ptr, held_ptr, n, size, GROUPED: tl.constexpr, BLOCK: tl.constexpr):
+    """For each row the largest |entry|, ties broken by `growth.favour`, and its column; out (2, n) float64.
+
+    With GROUPED, of the columns in the row's own group, or in one that has room: label (n,) and, for each coordinate,
+    how many its group has, held (n,); two groups that meet may have ``size`` together.
+    """
     row = tl.program_id(0)
     places = tl.arange(0, BLOCK)
     best = tl.full((BLOCK,), -1.0, a_ptr.dtype.element_ty)
     where = tl.zeros((BLOCK,), tl.int32)
+    if GROUPED:
+        own, room = tl.load(label_ptr + row), size - tl.load(held_ptr + row)
     for start in range(0, n, BLOCK):
         columns = start + places
         x = tl.abs(tl.load(a_ptr + row.to(tl.int64) * n + columns, mask=columns < n, other=0.0))
         mixed = (row + columns) * 40503 + (row * columns) * 30345
         x *= 1.0 + ((mixed & 65535) * (TIES / 65536.0)).to(x.dtype)
+        if GROUPED:
+            label = tl.load(label_ptr + columns, mask=columns < n, other=-1)
+            held = tl.load(held_ptr + columns, mask=columns < n, other=0)
+            x = tl.where((label == own) | (held <= room), x, -1.0)
         better = (x > best) & (columns < n)
         best, where = tl.where(better, x, best), tl.where(better, columns, where)
     largest = tl.max(best, axis=0)

@@ -13,15 +13,10 @@ from swallowtail.fitting.core.curvature import LEAST
 from swallowtail.fitting.core.matching import least_weight, sampled
 from swallowtail.fitting.core.objectives import NEWTON_SHARE, Objective, Report, Searched, place
 from swallowtail.fitting.core.product import MATRIX
-from swallowtail.fitting.device.growth import (
-    Residual,
-    conjugated,
-    grow_layers,
-    grow_matching,
-    newton_layers,
-)
+from swallowtail.fitting.device.growth import Residual, grow_layers, grow_matching
+from swallowtail.fitting.device.newton import newton_layers
 from swallowtail.fitting.device.polish import Evaluate, lbfgs
-from swallowtail.fitting.device.walks import DERIVATIVES, GRADIENT, Steps, rotate, walk_back
+from swallowtail.fitting.device.walks import DERIVATIVES, GRADIENT, Steps, conjugated, rotate, walk_back
 
 # A squared relative error that is rounding, by the precision of the entries.
 ROUNDING = {torch.float32: 1e-11, torch.float64: 1e-15}
@@ -70,7 +65,7 @@ class DeviceObjective(Searched):
         self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float, report: Report
     ) -> tuple[np.ndarray, np.ndarray]:
         report()
-        return newton_layers(self.H, self._product(pairs, angles), count, 1, threshold)
+        return newton_layers(self.H, self.product(pairs, angles), count, 1, threshold)
 
     def behind(
         self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float
@@ -87,7 +82,7 @@ class DeviceObjective(Searched):
     ) -> tuple[np.ndarray, np.ndarray]:
         at, threshold = place(len(pairs), generator), min(threshold, LARGEST_THRESHOLD)
         if at < len(pairs):
-            M, B = conjugated(self.H, pairs[:at], angles[:at]), self._product(pairs[at:], angles[at:])
+            M, B = conjugated(self.H, pairs[:at], angles[:at]), self.product(pairs[at:], angles[at:])
             layers = max(1, int(NEWTON_SHARE * len(pairs) / self.n**2))
             more, by = newton_layers(M, B, count, layers, threshold)
             pairs = np.concatenate([pairs[:at], more, pairs[at:]])
@@ -97,7 +92,7 @@ class DeviceObjective(Searched):
             pairs, angles = np.concatenate([pairs, more]), np.concatenate([angles, by])
         return pairs, angles
 
-    def _product(self, pairs: np.ndarray, angles: np.ndarray) -> Tensor:  # shape: (n, n)
+    def product(self, pairs: np.ndarray, angles: np.ndarray) -> Tensor:  # shape: (n, n)
         """Q itself."""
         Q = torch.eye(self.n, dtype=self.H.dtype, device=self.H.device)
         steps = Steps.of(self.n, pairs, Q.device)

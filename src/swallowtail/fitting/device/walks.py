@@ -131,3 +131,16 @@ def _listed(steps: Steps) -> list[Any]:
         at = at[steps.first[at] >= 0]
         found.append((at, steps.first[at].long(), steps.second[at].long()))
     return found
+
+
+def conjugated(H: Tensor, pairs: np.ndarray, angles: np.ndarray) -> Tensor:  # shape: (n, n)
+    """QᵀHQ for symmetric H (n, n)."""
+    A = H.clone()
+    if not len(pairs):
+        return A
+    steps = Steps.of(len(H), pairs, H.device)
+    c, s = steps.coefficients(angles, H.dtype)
+    rotate(A, steps, c, s)
+    A = A.T.contiguous()
+    rotate(A, steps, c, s)
+    return A

@@ -8,15 +8,17 @@ Cycles put new rotations anywhere in a round whose groups have room for them, an
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from swallowtail.fitting.core.confined import cluster, grow_clusters, grow_round
 from swallowtail.fitting.core.groups import apart, meeting, round_starts
 from swallowtail.fitting.core.moves import State
-from swallowtail.fitting.core.objectives import NEWTON_SHARE, Objective, Report, place
+from swallowtail.fitting.core.objectives import NEWTON_SHARE, Objective, Report, Searched, place
 from swallowtail.fitting.core.product import MATRIX, layered
 from swallowtail.fitting.core.records import Callback, DenseFit
 from swallowtail.fitting.core.search import search_pairs
@@ -62,7 +64,7 @@ def fit_grouped(
     n = len(H)
     goal = -np.inf if target_error is None or target != "matrix" else target_error**2
     best = search_pairs(
-        Confined(H, target, n_rotations, size, n_rounds),
+        ConfinedObjective(H, target, n_rotations, size, n_rounds),
         n_rotations,
         cycles=default_cycles(n, n_rotations, effort) if cycles is None else cycles,
         finish=EFFORTS[effort].finish if finish is None else finish,
@@ -95,38 +97,44 @@ def in_rounds(n: int, pairs: np.ndarray, angles: np.ndarray, size: int) -> tuple
     return wiring, angles[np.concatenate(listed)[order]]
 
 
-class Confined(Objective):
-    """An `Objective` whose new rotations keep the sequence in ``n_rounds`` rounds of groups of at most ``size``."""
+class Confined(Searched):
+    """An objective whose new rotations keep the sequence in ``n_rounds`` rounds of groups of at most ``size``.
 
-    starts = ("pairs", "clusters")
+    What is common to matrices here (`ConfinedObjective`) and on a device (`device.confined`).
+    """
 
-    def __init__(self, H: np.ndarray, target: str, n_rotations: int, size: int, n_rounds: int) -> None:
-        super().__init__(H, target)
+    def confine(self, n_rotations: int, size: int, n_rounds: int) -> None:
+        """Set the limits; ``n_rotations`` are those of the whole fit."""
         self.budget, self.size, self.n_rounds = n_rotations, size, n_rounds
 
     @property
     def few(self) -> int:
         return self.budget
 
-    def grow(
-        self, A: np.ndarray, count: int, threshold: float, enough: int = 0
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """One round with its share of the rotations, begun in the way that leaves less."""
-        share, ways = min(count, -(-self.budget // self.n_rounds)), []
-        for start in self.starts:
-            left = A.copy()
-            ways.append((left, *self.begin(left, start, share, 0)))
-        left, pairs, angles = min(ways, key=lambda way: self.of_residual(way[0]))
-        A[:] = left
-        return pairs, angles
+    @property
+    def share(self) -> int:
+        """A round's share of the rotations."""
+        return -(-self.budget // self.n_rounds)
 
-    def begin(self, A: np.ndarray, start: str, count: int, enough: int) -> tuple[np.ndarray, np.ndarray]:
-        if start == "pairs":
-            return self._grow_round(A, count, 0.0, *apart(self.n))
-        label, sizes = apart(self.n)
-        q = 1.0 if self.target == MATRIX else 1.0 / np.sqrt(np.maximum(np.diagonal(A), self.floor))
-        cluster((A * q * np.reshape(q, (-1, 1))) ** 2, self.size, label, sizes)
-        return grow_clusters(A, label, count, self.target, self.floor, self._least)
+    @abstractmethod
+    def grow_round(
+        self, A: Any, count: int, threshold: float, label: np.ndarray, sizes: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Rotations on the residual A, which they change, in groups that grow from those given."""
+
+    @abstractmethod
+    def newton(
+        self,
+        pairs: np.ndarray,
+        angles: np.ndarray,
+        at: int,
+        count: int,
+        layers: int,
+        threshold: float,
+        groups: tuple[np.ndarray, np.ndarray, int],
+        report: Report | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As `Objective.newton`."""
 
     def in_front(
         self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float, report: Report
@@ -137,7 +145,7 @@ class Confined(Objective):
     def behind(
         self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        return self._grow_round(self.residual(pairs, angles), count, threshold, *self._groups(pairs, -1))
+        return self.grow_round(self.residual(pairs, angles), count, threshold, *self._groups(pairs, -1))
 
     def _groups(self, pairs: np.ndarray, which: int) -> tuple[np.ndarray, np.ndarray]:
         """What new rotations may join outside a round: a round of their own, or its groups if there are too many."""
@@ -146,12 +154,6 @@ class Confined(Objective):
             return apart(self.n)
         here = slice(starts[0], starts[1]) if which == 0 else slice(starts[-2], starts[-1])
         return meeting(pairs[here], self.n)
-
-    def _grow_round(
-        self, A: np.ndarray, count: int, threshold: float, label: np.ndarray, sizes: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Rotations on the residual A in groups that grow from those given."""
-        return grow_round(A, label, sizes, self.size, count, threshold, self.target, self.floor, self._least)
 
     def regrow(
         self,
@@ -188,3 +190,40 @@ class Confined(Objective):
         pairs[here], angles[here] = wiring.indices, turned
         parted = len(starts) + 1  # rounds, if new ones stand between: theirs, and this one in two
         return pairs, angles, apart(self.n) if parted <= self.n_rounds else meeting(wiring.indices, self.n)
+
+
+class ConfinedObjective(Confined, Objective):
+    """An `Objective` in rounds of groups."""
+
+    starts = ("pairs", "clusters")
+
+    def __init__(self, H: np.ndarray, target: str, n_rotations: int, size: int, n_rounds: int) -> None:
+        Objective.__init__(self, H, target)
+        self.confine(n_rotations, size, n_rounds)
+
+    def grow(
+        self, A: np.ndarray, count: int, threshold: float, enough: int = 0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """One round with its share of the rotations, begun in the way that leaves less."""
+        share, ways = min(count, self.share), []
+        for start in self.starts:
+            left = A.copy()
+            ways.append((left, *self.begin(left, start, share, 0)))
+        left, pairs, angles = min(ways, key=lambda way: self.of_residual(way[0]))
+        A[:] = left
+        return pairs, angles
+
+    def begin(self, A: np.ndarray, start: str, count: int, enough: int) -> tuple[np.ndarray, np.ndarray]:
+        if start == "pairs":
+            return self.grow_round(A, count, 0.0, *apart(self.n))
+        label, sizes = apart(self.n)
+        q = 1.0 if self.target == MATRIX else 1.0 / np.sqrt(np.maximum(np.diagonal(A), self.floor))
+        cluster((A * q * np.reshape(q, (-1, 1))) ** 2, self.size, label, sizes)
+        return grow_clusters(A, label, count, self.target, self.floor, self._least)
+
+    def grow_round(
+        self, A: np.ndarray, count: int, threshold: float, label: np.ndarray, sizes: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return grow_round(A, label, sizes, self.size, count, threshold, self.target, self.floor, self._least)
+
+    newton = Objective.newton

@@ -1,0 +1,69 @@
+"""Rounds of groups on a device, beside those of the compiled core."""
+
+import numpy as np
+import pytest
+import torch
+
+from swallowtail.datasets import grid_kernel, random_symmetric
+from swallowtail.fitting.core.confined import grow_round
+from swallowtail.fitting.core.groups import apart, meeting, round_starts
+from swallowtail.fitting.core.product import MATRIX
+from swallowtail.fitting.device import growth
+from swallowtail.fitting.device.confined import DeviceConfined
+from swallowtail.fitting.device.fit import fit_on_device
+from swallowtail.fitting.device.growth import Residual
+from swallowtail.fitting.device.walks import conjugated
+from swallowtail.fitting.methods.grouped import ConfinedObjective, fit_grouped
+from swallowtail.wiring import Grouped
+
+H = random_symmetric(40, 8, 0)
+
+
+@pytest.mark.parametrize(("threshold", "count", "size"), [(0.1, 90, 8), (0.0, 25, 4), (0.5, 60, 16)])
+def test_a_round_is_that_of_the_core(threshold, count, size, monkeypatch):
+    monkeypatch.setattr(growth, "TIES", 0.0)
+    objective = DeviceConfined(torch.from_numpy(H.copy()), count, size, 4)
+    A, B = H.copy() / objective.scale, Residual.of(objective.H.clone())
+    groups, own = apart(40), apart(40)
+    pairs, angles = grow_round(A, *groups, size, count, threshold, MATRIX, 0.0, objective._least)
+    got, by = objective.grow_round(B, count, threshold, *own)
+    np.testing.assert_array_equal(got, pairs)
+    np.testing.assert_allclose(by, angles, atol=1e-10)
+    np.testing.assert_allclose(B.rest + torch.diag(B.diagonal), A, atol=1e-10)
+    np.testing.assert_allclose(conjugated(objective.H, pairs, angles), A, atol=1e-10)
+    same = lambda label: label[:, None] == label
+    np.testing.assert_array_equal(same(own[0]), same(groups[0]))
+    assert meeting(got, 40)[1].max() <= size
+
+
+# Where entries are equal, the choices differ: see `growth.favour`.
+@pytest.mark.parametrize(("name", "ratio"), [("synthetic", 1.001), ("kernel", 1.15)])
+def test_it_is_about_as_good_as_on_the_cpu(name, ratio, monkeypatch):
+    monkeypatch.setattr(ConfinedObjective, "starts", DeviceConfined.starts)  # without clusters
+    kernel = grid_kernel((12, 12), "exponential", 4.0, scramble=2)
+    A = {"synthetic": random_symmetric(64, 20, 3), "kernel": kernel}[name]
+    n, K = len(A), 3 * len(A)
+    fits = [
+        fit_on_device(torch.from_numpy(A), K, grouped=True, cycles=12).found,
+        fit_grouped(A, K, cycles=12),
+    ]
+    values = [fit.history[-1][2] for fit in fits]
+    assert values[0] < ratio * values[1]
+    for fit in fits:
+        assert isinstance(fit.wiring, Grouped)
+        assert fit.wiring.size <= 16
+        assert fit.wiring.n_rotations <= K
+        assert len(round_starts(fit.wiring.pairs, n, 16)) - 1 <= 16
+    d = fits[0].eigenvalues
+    assert values[0] == pytest.approx(1 - (d @ d) / (A**2).sum(), rel=1e-6)
+
+
+def test_sizes_and_rounds_are_kept():
+    fit = fit_on_device(torch.from_numpy(H), 90, grouped=True, size=6, n_rounds=5, cycles=6).found
+    assert fit.wiring.size <= 6
+    assert len(fit.wiring.groups) <= 5
+
+
+def test_a_diagonal_matrix_needs_none():
+    fit = fit_on_device(torch.diag(torch.arange(5.0)), 9, grouped=True).found
+    assert fit.wiring.n_rotations == 0
