@@ -11,12 +11,10 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 RATIO_RATE = 0.005  # at which the ratios of the ranges are learned
-CHECKED_AT = (
-    10  # the step whose recorded gradients are compared with launched ones: the angles have moved by then
-)
+CHECKED_AT = 10  # the step whose recorded gradients are compared with launched ones: the angles have moved
 # How far they may be from each other, relative to their norm. A few numbers that are rounded the other way change a
 # gradient; launches that went on reading old angles would be as far as its norm, or further.
-FARTHEST = 0.5
+FARTHEST = 0.8
 
 
 class Gradients:
