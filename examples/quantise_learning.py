@@ -12,9 +12,9 @@ from tqdm import tqdm
 
 RATIO_RATE = 0.005  # at which the ratios of the ranges are learned
 CHECKED_AT = 10  # the step whose recorded gradients are compared with launched ones: the angles have moved
-# How far they may be from each other, relative to their norm. A few numbers that are rounded the other way change a
-# gradient; launches that went on reading old angles would be as far as its norm, or further.
-FARTHEST = 0.8
+# How far they may be from each other, as a share of how far they are from those at the first angles. A few numbers that
+# are rounded the other way change a gradient; launches that went on reading the first angles would be infinitely far.
+FARTHEST = 0.5
 
 
 class Gradients:
@@ -27,6 +27,7 @@ class Gradients:
     def __init__(self, student: nn.Module, teacher: nn.Module, first: Tensor, recorded: bool) -> None:
         self.student, self.teacher, self.rows = student, teacher, first.clone()
         self.learned = [p for p in student.parameters() if p.requires_grad]
+        self._start = [p.detach().clone() for p in self.learned]
         self._graph = self._record() if recorded else None
 
     def __call__(self, rows: Tensor) -> None:
@@ -41,19 +42,31 @@ class Gradients:
         """An error if those that were replayed are not those of the same step when it is launched."""
         if self._graph is None:
             return
-        replayed = [p.grad for p in self.learned]
-        self._run()
-        launched = [p.grad for p in self.learned]
-        for p, gradient in zip(self.learned, replayed, strict=True):
+        kept, now = [p.grad for p in self.learned], [p.detach().clone() for p in self.learned]
+        replayed, launched = self._flat(), self._launched(now)
+        first = self._launched(self._start)
+        self._set(now)
+        for p, gradient in zip(self.learned, kept, strict=True):
             p.grad = gradient  # the graph writes there
-        expected, got = (
-            torch.cat([g.flatten() for g in each if g is not None]) for each in (launched, replayed)
-        )
-        apart = float((got - expected).norm() / expected.norm())
-        if not apart <= FARTHEST:
+        apart, moved = float((replayed - launched).norm()), float((replayed - first).norm())
+        if not apart <= FARTHEST * moved:
             raise RuntimeError(
-                f"expected recorded gradients like launched ones, got {apart:.2f} of them apart"
+                f"expected recorded gradients like launched ones, got {apart:.2g} between them, and {moved:.2g} to "
+                "those of the first angles"
             )
+
+    def _launched(self, values: list[Tensor]) -> Tensor:
+        self._set(values)
+        self._run()
+        return self._flat()
+
+    def _set(self, values: list[Tensor]) -> None:
+        with torch.no_grad():
+            for p, value in zip(self.learned, values, strict=True):
+                p.copy_(value)
+
+    def _flat(self) -> Tensor:
+        return torch.cat([p.grad.flatten() for p in self.learned if p.grad is not None])
 
     def _run(self) -> None:
         for p in self.learned:

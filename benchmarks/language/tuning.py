@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from benchmarks.language.methods import METHODS
 from benchmarks.language.runs import Runs
 from benchmarks.language.tasks import Table, Task, last_loss
-from benchmarks.language.training import EQUAL_STEPS, EQUAL_TIME, Job, Trainer
+from benchmarks.language.training import EQUAL_STEPS, EQUAL_TIME, STEPS_BEFORE, Job, Trainer
 
 # Of each method's rate. On a GPU two rates begin, where other runs had their best: a climb needs a third at least.
 GRID = {"0.2 M": (4, 8, 2, 16), "20 M": (1, 0.5), "100 M": (0.5, 1)}
@@ -28,7 +28,6 @@ AROUND = {
 }  # seconds of a run beside its steps: the model, its graph, validation. A guess
 LAST = "Muon"  # the share of the gap, which is judged at equal steps, does without it
 FARTHEST = 4  # rates beyond a grid, at most
-FIRST_STEPS = 12  # of GivensAdam: kernels compile, of the first fit and of later ones
 
 
 def best_of(tried: dict[float, float]) -> float:
@@ -164,7 +163,7 @@ def _compile(task: Task) -> None:
     """GivensAdam's kernels, so that the time of its runs can be foreseen."""
     begin = time.perf_counter()
     trainer = Trainer(Job(task.size, "GivensAdam", 1e-3, 0, 1, "cuda"))
-    for _ in range(FIRST_STEPS):
+    for _ in range(STEPS_BEFORE["GivensAdam"]):
         trainer.step(0.1)
     trainer.validate()
     print(f"compiled in {time.perf_counter() - begin:.1f} s", flush=True)
