@@ -19,6 +19,7 @@ STEPS, STUDY = "learning-step-cuda", "quantise-cuda"
 DTYPES = ("float32", "bfloat16")
 SETTINGS = ("W4A4", "W2")  # of the study's table
 BASELINES = ("Hadamard", "random Hadamard", "Hadamard, ratios learned")  # the best is what learning must beat
+SAME = 1e-5  # between the losses of a model that one run kept in a file and another read
 RECOVERED = 0.5  # of the loss that the best of them leaves, at least
 
 
@@ -96,11 +97,8 @@ def _verdict(rows: list[Row], recorded: bool) -> str:
 
 def quantised(study: dict[str, Any]) -> Iterator[str]:
     """The study's rows; whether learning recovers what it should."""
-    rows = [r for r in study["rows"] if r["setting"] in SETTINGS]
-    left = {
-        s: min((r["loss"] for r in rows if r["setting"] == s and _base(r) in BASELINES), default=float("nan"))
-        for s in SETTINGS
-    }
+    rows = [r | {"other": _other(study, r)} for r in study["rows"] if r["setting"] in SETTINGS]
+    left = {s: _left([r for r in rows if r["setting"] == s]) for s in SETTINGS}
     best = {s: min((r["loss"] for r in rows if r["setting"] == s), default=0.0) for s in SETTINGS}
     yield from (
         "",
@@ -117,22 +115,25 @@ def quantised(study: dict[str, Any]) -> Iterator[str]:
             + " |"
         )
     yield ""
-    if any(r.get("run") for r in rows):
-        losses = ", ".join(f"{run['loss']:.3f}" for run in study["earlier"])
+    if others := sorted({r["other"] for r in rows if r["other"]}):
+        losses = ", ".join(f"{loss:.3f}" for loss in others)
         yield from (
-            f"† Of an earlier run of the same configuration. Its model was trained anew ({losses} nats per byte, here "
-            f"{study['loss']:.3f}).",
+            f"† Of an earlier run of the same configuration, with a model that was trained anew: {losses} nats per "
+            f"byte, where this one has {study['loss']:.3f}.",
             "",
         )
     for s in SETTINGS:
         yield from (_recovery(s, [r for r in rows if r["setting"] == s], left[s]), "")
     spread = {s: found["mean"] / found["deviation"] for s, found in study["spread"].items() if s in SETTINGS}
-    yield from (
-        "What random Hadamard matrices leave is "
-        + " and ".join(f"{times:.0f} times its spread over seeds at {s}" for s, times in spread.items())
-        + ".",
-        "",
-    )
+    if spread:
+        times = " and ".join(f"{times:.0f} times its spread over seeds at {s}" for s, times in spread.items())
+        yield from (f"What random Hadamard matrices leave is {times}.", "")
+
+
+def _left(rows: list[dict[str, Any]]) -> float:
+    """The loss that the best baseline leaves, of this run's model if it has one."""
+    mine = [r for r in rows if _base(r) in BASELINES]
+    return min((r["loss"] for r in [r for r in mine if not r["other"]] or mine), default=float("nan"))
 
 
 def _loss(row: dict[str, Any], left: float, best: float) -> str:
@@ -141,7 +142,14 @@ def _loss(row: dict[str, Any], left: float, best: float) -> str:
     cell = f"{row['loss']:.{digits}f}"
     if _base(row) not in (*BASELINES, "round to nearest"):
         cell += f" ({100 * (1 - row['loss'] / left):.0f} %)".replace("-", "−")
-    return (f"**{cell}**" if row["loss"] == best else cell) + (" †" if row.get("run") else "")
+    return (f"**{cell}**" if row["loss"] == best else cell) + (" †" if row["other"] else "")
+
+
+def _other(study: dict[str, Any], row: dict[str, Any]) -> float | None:
+    """The loss of the model that a row is of, if that is not this run's."""
+    run = row.get("run", 0)
+    loss = float(study["earlier"][run - 1]["loss"]) if run else float(study["loss"])
+    return None if abs(loss - study["loss"]) < SAME else loss
 
 
 def _base(row: dict[str, Any]) -> str:
@@ -160,7 +168,7 @@ def _recovery(setting: str, rows: list[dict[str, Any]], left: float) -> str:
         and "compensated" not in r["method"]
         and _base(r) not in BASELINES
     ]
-    ours = [r for r in ours if not r.get("run")] or ours  # of the model that Hadamard's row is of
+    ours = [r for r in ours if not r["other"]] or ours  # of the model that Hadamard's row is of
     if not ours:
         return f"At {setting} no learned rotations were tried."
     best = min(ours, key=lambda r: r["loss"])
