@@ -169,7 +169,7 @@ def _losses(rows: list[Row], size: str) -> Iterator[str]:
     given = [method for method, mine in equal.items() if len({r["rate"] for r in mine}) == 1]
     edges = [method for method, mine in equal.items() if at_an_edge(mine)]
     untuned = f" Best at the edge of the rates that were tried: {', '.join(edges)}." if edges else ""
-    untuned += f" At one rate only, which was best at equal time: {', '.join(given)}." if given else ""
+    untuned += f" At one rate only: {', '.join(given)}." if given else ""
     yield from (
         f"**{size} parameters, equal steps: {last}** ({device}), {over}. Per step **{winner}** wins. "
         f"{_equal_time(points, ms) if timed and not raced else ''}{adam:.3f} is AdamW's last loss. When a method "
