@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-import shlex
-import sys
 import time
-from pathlib import Path
-from typing import Any
 
 import torch
 from language_model import LanguageModel, Size, Text, validate
+from quantise_learning import learn
+from quantise_record import Record, Row
 from quantise_transforms import (
     Bits,
     Dense,
@@ -24,7 +21,7 @@ from quantise_transforms import (
     random_signs,
     scales,
 )
-from quantised_model import Method, Quantised, compensate, learn, quantised
+from quantised_model import Method, Quantised, compensate, quantised
 from time_limit import Limit
 from torch import nn
 from tqdm import tqdm
@@ -46,8 +43,8 @@ METHODS = {  # in the order in which they are tried
         lambda of, bits: hadamard(of.n, scales(of, bits), layers=16), 0.02
     ),
     "dense map from the data": Method(DenseMap),
-    "dense map, learned": Method(DenseMap, 0.001),
-    "dense rotation, learned": Method(lambda of, bits: Dense(of), 0.003),
+    "dense map, learned": Method(DenseMap, 0.001, recorded=False),
+    "dense rotation, learned": Method(lambda of, bits: Dense(of), 0.003, recorded=False),
 }
 BASELINES = (
     "Hadamard",
@@ -58,26 +55,13 @@ SEEDS = 5  # random Hadamards, for the spread
 
 
 @dataclasses.dataclass
-class Row:
-    """One method at one setting."""
-
-    setting: str
-    method: str
-    loss: float  # above that of the unquantised model, in nats per byte
-    seconds: float  # to quantise
-    parameters: int  # that are learned
-    extra: float  # microseconds per token that the transforms take
-
-
-@dataclasses.dataclass
 class Study:
-    """The model, its text, and how long to learn."""
+    """The model, its text, and what is measured with it."""
 
     model: LanguageModel
     text: Text
     size: Size
     device: str
-    steps: int
     batches: int
 
     def __post_init__(self) -> None:
@@ -92,13 +76,16 @@ class Study:
         """On the validation bytes."""
         return validate(model, self.text, self.size, self.device, self.batches)
 
-    def row(self, setting: str, name: str, method: Method) -> tuple[Row, nn.Module]:
-        """Quantise, then measure."""
-        begin = time.perf_counter()
+    def row(self, setting: str, name: str, method: Method, steps: int) -> tuple[Row, nn.Module]:
+        """Quantise, learn for so many steps if there is anything to learn, then measure."""
+        begin, recorded = time.perf_counter(), False
         student = quantised(self.model, method, SETTINGS[setting], self.known, self.rows)
         if method.learns:
-            learn(student, self.model, self.text, self.small, self.device, self.steps, method.rate)
-        return self.measured(setting, name, student, begin), student
+            recorded = learn(
+                student, self.model, self.text, self.small, self.device, steps, method.rate, method.recorded
+            )
+        row = self.measured(setting, name, student, begin)
+        return dataclasses.replace(row, steps=steps * method.learns, recorded=recorded), student
 
     def measured(self, setting: str, name: str, student: nn.Module, begin: float) -> Row:
         """What came out of it, and what it cost."""
@@ -115,7 +102,7 @@ class Study:
         for layer in student.modules():
             if isinstance(layer, Quantised):
                 dtype = torch.bfloat16 if self.device == "cuda" else torch.float32
-                x = torch.randn(tokens, layer.linear.in_features, device=self.device, dtype=dtype)
+                x = torch.ones(tokens, layer.linear.in_features, device=self.device, dtype=dtype)
                 times = []
                 for _ in range(16):
                     self.wait()
@@ -144,7 +131,7 @@ def spread(study: Study, setting: str) -> dict[str, float]:
 
 def show(rows: list[Row]) -> None:
     """A table of one setting, with the share of what the best Hadamard leaves that each method recovers."""
-    left = min((row.loss for row in rows if row.method in BASELINES), default=math.nan)
+    left = min((row.loss for row in rows if row.base in BASELINES), default=math.nan)
     print(f"\n{'':6}{'':42}{'loss +':>9}{'recovered':>11}{'seconds':>9}{'learned':>10}{'µs/token':>10}")
     for row in rows:
         print(
@@ -153,59 +140,61 @@ def show(rows: list[Row]) -> None:
         )
 
 
-def compare(study: Study, settings: list[str], learned: list[str], output: Path, limit: Limit) -> None:
+def compare(
+    study: Study, settings: list[str], names: list[str], steps: list[int], record: Record, limit: Limit
+) -> None:
     """The spread of Hadamard matrices, every method at every setting, then compensation: the hard settings first.
 
-    The file is written after each of them.
+    Learned methods run once for each number of steps. The file is written after each row.
     """
-    record: dict[str, Any] = {
-        "command": shlex.join(["python", *sys.argv]), "device": study.device, "loss": study.plain, "spread": {},
-    }  # fmt: skip
     rows: dict[str, dict[str, Row]] = {setting: {} for setting in settings}
     students: dict[str, dict[str, nn.Module]] = {setting: {} for setting in settings}
 
     def keep(row: Row, student: nn.Module) -> None:
         rows[row.setting][row.method], students[row.setting][row.method] = row, student
         tqdm.write(f"{row.setting:6}{row.method:50}{row.loss:9.4f}{row.seconds:9.1f} s")
-        write()
+        record.add(row)
 
-    def write() -> None:
-        record["rows"] = [dataclasses.asdict(row) for each in rows.values() for row in each.values()]
-        (output / "quantise.json").write_text(json.dumps(record, indent=1) + "\n")
-
-    names = [name for name, method in METHODS.items() if not method.rate or name in learned]
     hard, easy = ([s for s in settings if (s in HARD) == wanted] for wanted in (True, False))
     for part in (hard, easy):
         for setting in part:
             with limit.hold(f"the spread at {setting}"):
-                record["spread"][setting] = left = spread(study, setting)
+                record.content["spread"][setting] = left = spread(study, setting)
                 times = f"{left['mean'] / left['deviation']:.1f} times the spread over {SEEDS} seeds"
                 print(
                     f"{setting}: random Hadamard leaves {left['mean']:.4f} ± {left['deviation']:.4f}, {times}"
                 )
-                write()
-        for name in tqdm(names, desc="methods", leave=False, mininterval=1):
-            for setting in part:
-                with limit.hold(f"{name} at {setting}"):
-                    keep(*study.row(setting, name, METHODS[name]))
+                record.write()
+        for number in steps:
+            again = number != steps[0]
+            tried = [name for name in names if METHODS[name].learns or not again]
+            for name in tqdm(tried, desc="methods", leave=False, mininterval=1):
+                for setting in part:
+                    title = f"{name}, {number} steps" if again else name
+                    with limit.hold(f"{title} at {setting}"):
+                        keep(*study.row(setting, title, METHODS[name], number))
     for setting in settings:
         for name in worth_compensating(rows[setting]):
             with limit.hold(f"{name} at {setting}, compensated"):
-                begin, student = time.perf_counter(), students[setting][name]
+                begin, student, before = time.perf_counter(), students[setting][name], rows[setting][name]
                 compensate(student, study.text, study.small, study.device)
                 found = study.measured(setting, f"{name}, compensated", student, begin)
-                keep(dataclasses.replace(found, seconds=found.seconds + rows[setting][name].seconds), student)
+                seconds = found.seconds + before.seconds
+                keep(dataclasses.replace(found, seconds=seconds, steps=before.steps), student)
         if rows[setting]:
             show(list(rows[setting].values()))
-    print(f"\nwritten: {output / 'quantise.json'}", flush=True)
+    print(f"\nwritten: {record.path}", flush=True)
     try:
         from quantise_figure import draw
     except ImportError as missing:  # the machine of a GPU may have no matplotlib
         print(f"no figure: {missing}")
         return
+    if "round to nearest" not in students[settings[0]]:
+        return  # the figure shows the outliers that this one meets
     sample = next(study.text.batches(study.size, study.device, seed=3, split="validation"))[:, :-1]
-    draw(students[settings[0]], record["rows"], sample, output / "quantise.png")
-    print(f"written: {output / 'quantise.png'}")
+    picture = record.path.with_suffix(".png")
+    draw(students[settings[0]], record.all_rows(), sample, picture)
+    print(f"written: {picture}")
 
 
 def worth_compensating(rows: dict[str, Row]) -> list[str]:

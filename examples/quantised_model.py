@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +16,6 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 RATIOS = [1 - 0.05 * k for k in range(13)]  # of the range that is kept, to choose from
-RATIO_RATE = 0.005  # at which they are learned
 OUTLIERS, GAIN = 2, 30.0  # channels per norm that are made large, and by how much
 
 
@@ -69,6 +67,9 @@ class Method:
     make: Callable[[Moments, Bits], nn.Module]
     rate: float = 0.0
     ratios: bool = False  # whether the ratios of the ranges are learned even so
+    recorded: bool = (
+        True  # on a GPU, as a CUDA graph: not if a step waits for the device, as solving systems does
+    )
 
     @property
     def learns(self) -> bool:
@@ -159,31 +160,6 @@ def quantised(
     for handle in handles:
         handle.remove()
     return student
-
-
-def learn(
-    student: nn.Module, teacher: nn.Module, text: Text, size: Size, device: str, steps: int, rate: float
-) -> None:
-    """Adam on the transforms and ratios, against the unquantised model."""
-    learned = {name: p for name, p in student.named_parameters() if p.requires_grad}
-    ratios = [p for name, p in learned.items() if name.endswith("ratios")]
-    others = [p for name, p in learned.items() if not name.endswith("ratios")]
-    groups = [(others, rate), (ratios, RATIO_RATE)]
-    optimise = torch.optim.Adam([{"params": p, "lr": r} for p, r in groups if p], betas=(0.9, 0.95))
-    highest = [group["lr"] for group in optimise.param_groups]
-    rows = text.batches(size, device, seed=7)
-    for step in tqdm(range(steps), desc="learning", leave=False, mininterval=1):
-        shape = min(1.0, (step + 1) / 10) * (0.5 + 0.5 * math.cos(math.pi * step / steps))
-        for group, rate in zip(optimise.param_groups, highest, strict=True):
-            group["lr"] = rate * shape
-        x = next(rows)[:, :-1]
-        with precision(device):
-            with torch.no_grad():
-                target = teacher(x).float().log_softmax(-1)
-            found = student(x).float().log_softmax(-1)
-        optimise.zero_grad()
-        F.kl_div(found.flatten(0, 1), target.flatten(0, 1), log_target=True, reduction="batchmean").backward()
-        optimise.step()
 
 
 @torch.no_grad()

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from benchmarks.common.pages import BENCHMARKS, replace_between
 from benchmarks.common.rows import RESULTS, Row, read_rows
 from benchmarks.language.methods import METHODS
+from benchmarks.language.training import EQUAL_STEPS, EQUAL_TIME
 
 BEGIN, END = "<!-- language -->", "<!-- end language -->"
 GAP_BAR = 0.85  # how much of the way from AdamW's loss to SOAP's at least, after equal steps
@@ -26,13 +27,29 @@ def report() -> None:
 
 def sizes(rows: list[Row]) -> list[str]:
     """The models with losses."""
-    return list(dict.fromkeys(r["size"] for r in rows if r["part"] in ("loss", "race")))
+    return list(dict.fromkeys(r["size"] for r in rows if r["part"] in (EQUAL_STEPS, EQUAL_TIME)))
 
 
 def of(rows: list[Row], part: str, size: str) -> dict[str, list[Row]]:
     """By method; only methods with rows."""
     found = {m: [r for r in rows if (r["part"], r["size"], r["method"]) == (part, size, m)] for m in METHODS}
     return {method: mine for method, mine in found.items() if mine}
+
+
+def alike(rows: list[Row], size: str) -> dict[str, list[Row]]:
+    """Runs of equal steps by method. Of several numbers of steps, the one that most methods ran; the larger of two."""
+    found = of(rows, EQUAL_STEPS, size)
+    lengths = [{int(r["steps"]) for r in mine} for mine in found.values()]
+    steps = max(set().union(*lengths), key=lambda k: (sum(k in each for each in lengths), k), default=0)
+    kept = {method: [r for r in mine if int(r["steps"]) == steps] for method, mine in found.items()}
+    return {method: mine for method, mine in kept.items() if mine}
+
+
+def at_an_edge(mine: list[Row]) -> bool:
+    """Whether several rates were tried, and the best one is the least or the largest."""
+    first = min(int(r["seed"]) for r in mine)
+    tried = {float(r["rate"]) for r in mine if int(r["seed"]) == first}
+    return len(tried) > 1 and float(best_rate(mine)) in (min(tried), max(tried))
 
 
 def best_rate(mine: list[Row]) -> str:
@@ -65,16 +82,16 @@ def plot(rows: list[Row], size: str) -> None:
     """Loss against steps and against seconds; medians over seeds. Runs of equal time are drawn against seconds."""
     ms, figure = milliseconds(rows, size), Figure(figsize=(8, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
-    alike, race = of(rows, "loss", size), of(rows, "race", size)
+    equal, race = alike(rows, size), of(rows, EQUAL_TIME, size)
     for method in METHODS:
         colour = f"C{list(METHODS).index(method)}"
-        if method in (alike or race):
-            points = curve((alike or race)[method])
+        if method in (equal or race):
+            points = curve((equal or race)[method])
             left.plot(list(points), medians(points), marker=".", color=colour, label=method)
         if method in race:
             points, each = curve(race[method]), float(race[method][0]["ms"])
-        elif method in alike and not race and method in ms:
-            points, each = curve(alike[method]), ms[method]
+        elif method in equal and not race and method in ms:
+            points, each = curve(equal[method]), ms[method]
         else:
             continue
         right.plot(np.array(list(points)) * each / 1e3, medians(points), marker=".", color=colour)
@@ -96,9 +113,9 @@ def page(rows: list[Row]) -> Iterator[str]:
         "the rest, at 0.15 of Muon's rate.", "",
     )  # fmt: skip
     for size in sizes(rows):
-        if of(rows, "race", size):
+        if of(rows, EQUAL_TIME, size):
             yield from _race(rows, size)
-        if of(rows, "loss", size):
+        if alike(rows, size):
             yield from _losses(rows, size)
         yield from (f"![](../benchmarks/results/language-{size.split()[0]}.png)", "")
     yield from _steps(rows)
@@ -107,7 +124,7 @@ def page(rows: list[Row]) -> Iterator[str]:
 
 def _race(rows: list[Row], size: str) -> Iterator[str]:
     """Equal time for all."""
-    race = of(rows, "race", size)
+    race = of(rows, EQUAL_TIME, size)
     final = {method: list(curve(mine).values())[-1] for method, mine in race.items()}
     ranked = sorted(final, key=lambda method: float(np.median(final[method])))
     seconds = [int(mine[0]["steps"]) * float(mine[0]["ms"]) / 1e3 for mine in race.values()]
@@ -135,19 +152,26 @@ def _race(rows: list[Row], size: str) -> Iterator[str]:
 
 def _losses(rows: list[Row], size: str) -> Iterator[str]:
     """Equal steps for all."""
-    ms, alike = milliseconds(rows, size), of(rows, "loss", size)
-    points = {method: curve(mine) for method, mine in alike.items()}
+    ms, equal = milliseconds(rows, size), alike(rows, size)
+    points = {method: curve(mine) for method, mine in equal.items()}
     last = max(max(each) for each in points.values())
-    seeds = min(len(each[last]) for each in points.values())
+    seeds = sorted({len(each[last]) for each in points.values()})
+    over = (
+        "one seed"
+        if seeds == [1]
+        else f"medians over {' to '.join(map(str, seeds[:: len(seeds) - 1 or 1]))} seeds"
+    )
     final = {method: float(np.median(each[last])) for method, each in points.items()}
     winner = min(final, key=lambda method: final[method])
     adam = final.get("AdamW", max(final.values()))
-    device = next(r["hardware"] for mine in alike.values() for r in mine)
-    raced, timed = of(rows, "race", size), len(ms) == len(points)
-    given = [method for method, mine in alike.items() if len({r["rate"] for r in mine}) == 1]
-    untuned = f" At one rate only, which was best at equal time: {', '.join(given)}." if given else ""
+    device = next(r["hardware"] for mine in equal.values() for r in mine)
+    raced, timed = of(rows, EQUAL_TIME, size), len(ms) == len(points)
+    given = [method for method, mine in equal.items() if len({r["rate"] for r in mine}) == 1]
+    edges = [method for method, mine in equal.items() if at_an_edge(mine)]
+    untuned = f" Best at the edge of the rates that were tried: {', '.join(edges)}." if edges else ""
+    untuned += f" At one rate only: {', '.join(given)}." if given else ""
     yield from (
-        f"**{size} parameters, {last} steps** ({device}), medians over {seeds} seeds. Per step **{winner}** wins. "
+        f"**{size} parameters, equal steps: {last}** ({device}), {over}. Per step **{winner}** wins. "
         f"{_equal_time(points, ms) if timed and not raced else ''}{adam:.3f} is AdamW's last loss. When a method "
         "reaches it is read from straight lines between the points."
         f"{untuned}{' Times on a CPU are processor time of one thread.' if size == '0.2 M' else ''}", "",
@@ -159,7 +183,7 @@ def _losses(rows: list[Row], size: str) -> Iterator[str]:
         steps, losses = np.array(list(each)), np.array(medians(each))
         near = [losses[np.abs(steps - last * share).argmin()] for share in (0.25, 0.5, 1)]
         reached = _reached(steps, losses, adam)
-        cells = [f"{float(best_rate(alike[method])):g}", *(f"{x:.3f}" for x in near), f"{reached:.0f}"]
+        cells = [f"{float(best_rate(equal[method])):g}", *(f"{x:.3f}" for x in near), f"{reached:.0f}"]
         shown = [f"{ms[method]:.3g}", f"{reached * ms[method] / 1e3:.1f}"] if method in ms else ["–", "–"]
         yield f"| {method} | " + " | ".join(cells + shown) + " |"
     yield ""
@@ -169,6 +193,8 @@ def _losses(rows: list[Row], size: str) -> Iterator[str]:
 
 def _gap(final: dict[str, float], last: int) -> str:
     """How far GivensAdam comes from AdamW's loss to SOAP's."""
+    if final["SOAP"] >= final["AdamW"]:
+        return f"After {last} steps SOAP is not below AdamW, so there is no gap to close."
     share = (final["AdamW"] - final["GivensAdam"]) / (final["AdamW"] - final["SOAP"])
     met = "met" if share >= GAP_BAR else "not met"
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from collections.abc import Iterator
@@ -21,12 +22,20 @@ class Runs:
     def __init__(self, processes: int) -> None:
         self.processes = processes
         self._pool: Any = None
+        self._took = dict[tuple[str, str, int], float]()  # seconds of the last run of a kind
 
     def __call__(self, jobs: list[Job], until: float) -> Iterator[list[Row]]:
-        """The rows of each run as it ends. A run that fails, or does not end in time, is left out."""
+        """The rows of each run as it ends. A run that fails, or does not end in time, is left out.
+
+        In this process none begins that would not end in time, as far as earlier runs of its method can tell.
+        """
         if self.processes == 1:
             for job in jobs:
-                if time.perf_counter() < until and (rows := attempt(job)):
+                begin, kind = time.perf_counter(), (job.size, job.method, job.steps)
+                if begin + self._took.get(kind, job.steps * job.ms / 1e3) > until:
+                    print(f"left out, no time: {job.method} {job.rate:g} seed {job.seed}", flush=True)
+                elif rows := attempt(job, until):
+                    self._took[kind] = time.perf_counter() - begin
                     yield rows
             return
         if not jobs or time.perf_counter() >= until:
@@ -61,10 +70,10 @@ class Runs:
             self._pool = None
 
 
-def attempt(job: Job) -> list[Row]:
+def attempt(job: Job, until: float = math.inf) -> list[Row]:
     """No rows if it fails: the other runs go on."""
     try:
-        return train(job)
+        return train(job, until)
     except Exception:
         print(f"left out: {job}\n{traceback.format_exc()}", flush=True)
         return []

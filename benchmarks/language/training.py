@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import math
 import statistics
 import time
 from typing import NamedTuple
@@ -20,7 +21,9 @@ SIZES = {  # parameters: 0.2, 21 and 104 million
     "20 M": Size(width=512, inner=1408, layers=6, heads=8, context=256, batch=32),
     "100 M": Size(width=1024, inner=2816, layers=8, heads=16, context=256, batch=32),
 }
+EQUAL_STEPS, EQUAL_TIME = "equal steps", "race"  # the part of a row
 POINTS = 8  # of a curve
+LOOK = 20  # steps between looks at the clock
 WARM_UP = 0.05  # of the steps
 # Before timing: GivensAdam compiles and records its steps when they come for the first and second time.
 STEPS_BEFORE = {"GivensAdam": 25}
@@ -37,7 +40,7 @@ class Job(NamedTuple):
     seed: int
     steps: int
     device: str
-    part: str = "loss"
+    part: str = EQUAL_STEPS
     ms: float = 0.0  # of a step, where the number of steps follows from it
 
 
@@ -115,12 +118,17 @@ def release(device: str) -> None:
         torch.cuda.empty_cache()
 
 
-def train(job: Job) -> list[Row]:
-    """The validation loss on the way: warm-up, then a rate that falls linearly to zero."""
+def train(job: Job, until: float = math.inf) -> list[Row]:
+    """The validation loss on the way: warm-up, then a rate that falls linearly to zero. Gives up at ``until``."""
     release(job.device)
     trainer, found = Trainer(job), []
     points = {max(1, job.steps * k // POINTS) for k in range(1, POINTS + 1)}
     for k in range(job.steps):
+        if k % LOOK == 0:
+            if job.device == "cuda":
+                torch.cuda.synchronize()  # the host may be a second ahead
+            if time.perf_counter() > until:
+                raise TimeoutError(f"expected {job.steps} steps in the time that was left, got {k}")
         trainer.step(min(1.0, (k + 1) / (WARM_UP * job.steps)) * (1 - k / job.steps))
         if k + 1 in points:
             found.append({**job._asdict(), "step": k + 1, "loss": trainer.validate()})

@@ -4,16 +4,18 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+import torch
 
 pytestmark = pytest.mark.extras
 ROOT = Path(__file__).parents[2]
 
 
-def run(name, output):
-    command = [sys.executable, str(ROOT / "examples" / name), "--output", str(output)]
+def run(name, output, *options):
+    command = [sys.executable, str(ROOT / "examples" / name), "--output", str(output), *options]
     env = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=env, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -36,6 +38,69 @@ def test_quantise(tmp_path):
     assert losses["Hadamard, compensated"] < losses["Hadamard"]
     assert rows["W4A4", "fitted pairs, scales, Hadamard"]["loss"] < 0.9 * rows["W4A4", "Hadamard"]["loss"]
     assert {setting for setting, _ in rows} == {"W4A4", "W2"}
+
+
+def test_quantise_keeps_rows_of_the_same_configuration(tmp_path):
+    chosen, few = ["--settings", "W2", "--methods"], ["--train-steps", "10", "--steps", "2"]
+    first = run("quantise.py", tmp_path / "a", *few, *chosen, "Hadamard", "grouped, learned")
+    earlier = ["--earlier", str(tmp_path / "a" / "quantise.json")]
+    second = run("quantise.py", tmp_path / "b", *few, "3", *chosen, "Hadamard, ratios learned", *earlier)
+    rows = {(row["method"], row["steps"]): row for row in second["rows"]}
+    expected = {("Hadamard, ratios learned", 2): 0, ("Hadamard, ratios learned, 3 steps", 3): 0}
+    expected |= {("Hadamard", 0): 1, ("grouped, learned", 2): 1}
+    assert {key: rows[key]["run"] for key in expected} == expected
+    losses = {row["method"]: row["loss"] for row in first["rows"]}
+    assert rows["grouped, learned", 2]["loss"] == losses["grouped, learned"]
+    assert [run["loss"] for run in second["earlier"]] == [first["loss"]]
+    other = ["--train-steps", "11", "--steps", "2", *chosen, "Hadamard", *earlier]
+    third = run("quantise.py", tmp_path / "c", *other)
+    assert third["earlier"] == []
+    assert {row["run"] for row in third["rows"]} == {0}
+
+
+class Recording:
+    """In place of a CUDA graph: it runs again what it has seen; as ``stale``, with the angles that it saw."""
+
+    def __init__(self, gradients, stale):
+        self.gradients, self.stale = gradients, stale
+        gradients._run()
+        self.kept = [p.grad for p in gradients.learned]
+
+    def replay(self):
+        learned = self.gradients.learned
+        assert all(p.grad is kept for p, kept in zip(learned, self.kept, strict=True))
+        now = [p.detach().clone() for p in learned]
+        if self.stale:
+            self.gradients._set(self.gradients._start)
+        self.gradients._run()
+        self.gradients._set(now)
+        for p, kept in zip(learned, self.kept, strict=True):
+            if kept is not None:
+                p.grad = kept.copy_(p.grad)
+
+
+def test_recorded_steps_learn_the_same_and_stale_ones_are_noticed(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    learning, study = import_module("quantise_learning"), import_module("quantise_study")
+    model = import_module("language_model")
+    size = model.Size(width=32, inner=48, layers=1, heads=2, context=32, batch=8)
+    text, teacher = model.library_sources(), model.LanguageModel(size)
+    mine = study.Study(teacher, text, size, "cpu", 1)
+    method, bits = study.METHODS["grouped, learned"], study.SETTINGS["W4A4"]
+    found = []
+    for how in ("launched", "recorded", "stale"):
+        monkeypatch.setattr(
+            learning.Gradients, "_record", lambda self, how=how: Recording(self, how == "stale")
+        )
+        student = study.quantised(teacher, method, bits, mine.known, mine.rows)
+        arguments = student, teacher, text, mine.small, "cpu", 14, method.rate, how != "launched"
+        if how == "stale":
+            with pytest.raises(RuntimeError, match="expected recorded gradients like launched ones"):
+                learning._learn(*arguments)
+        else:
+            learning._learn(*arguments)
+            found.append(torch.cat([p.detach().flatten() for p in student.parameters() if p.requires_grad]))
+    assert torch.equal(*found)
 
 
 def test_finetune(tmp_path):
