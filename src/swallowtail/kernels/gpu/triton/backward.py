@@ -157,42 +157,54 @@ def backward_kernel(
 @triton.jit
 def _sizes(size_ptr, at, slot, size, slots, SPAN: tl.constexpr, BLOCK: tl.constexpr):
     """The exponents of places of some slots, (SLOTS, BLOCK), or (SLOTS, 1) where they have one in common."""
-    spans = size // SPAN
-    if SPAN % BLOCK == 0:
+    if SPAN == 0:
+        sizes = tl.load(size_ptr + slot * 0, mask=slot < slots, other=NOTHING)[:, None]
+    elif SPAN % BLOCK == 0:
         first = tl.program_id(0) * BLOCK // SPAN
-        sizes = tl.load(size_ptr + slot * spans + first, mask=slot < slots, other=NOTHING)[:, None]
+        sizes = tl.load(size_ptr + slot * (size // SPAN) + first, mask=slot < slots, other=NOTHING)[:, None]
     else:
         inside = (slot < slots)[:, None] & (at < size)[None, :]
-        sizes = tl.load(size_ptr + slot[:, None] * spans + at[None, :] // SPAN, mask=inside, other=NOTHING)
+        places = slot[:, None] * (size // SPAN) + at[None, :] // SPAN
+        sizes = tl.load(size_ptr + places, mask=inside, other=NOTHING)
     return sizes
 
 
 @triton.jit(do_not_specialize=["slots"])
 def collect_kernel(
-    sum_ptr, index_ptr, size_ptr, out_ptr, K, size, slots,
-    SIGN: tl.constexpr, SPAN: tl.constexpr, SLOTS: tl.constexpr, BLOCK: tl.constexpr,
+    sum_ptr, index_ptr, size_ptr, kept_ptr, out_ptr, K, size, slots,
+    SIGN: tl.constexpr, SIZED: tl.constexpr, KEEP: tl.constexpr, SPAN: tl.constexpr, SLOTS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Add up the slots of (B, slots, size) and write each place's sum to its angle in (B, K), by ``index`` (size,).
 
-    Every SPAN places of a slot are to be taken times 2^E, E from (B, slots, size / SPAN).
+    SIZED: every SPAN places of a slot are to be taken times 2^E, E from (B, slots, size / SPAN), or all places times
+    one 2^E (SPAN 0). KEEP, where there is one E per slot: the results lack the largest 2^E, and this E is kept.
     """
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     batch = tl.program_id(1).to(tl.int64)
-    size_ptr += batch * slots * (size // SPAN)
-    largest = tl.full((BLOCK,), NOTHING, tl.int32)
-    for first in range(0, slots, SLOTS):
-        slot = first + tl.arange(0, SLOTS)
-        sizes = _sizes(size_ptr, at, slot, size, slots, SPAN, BLOCK)
-        largest = tl.maximum(largest, tl.max(sizes, axis=0))
+    if SIZED:
+        if SPAN > 0:
+            size_ptr += batch * slots * (size // SPAN)
+        largest = tl.full((BLOCK,), NOTHING, tl.int32)
+        for first in range(0, slots, SLOTS):
+            slot = first + tl.arange(0, SLOTS)
+            sizes = _sizes(size_ptr, at, slot, size, slots, SPAN, BLOCK)
+            largest = tl.maximum(largest, tl.max(sizes, axis=0))
+        if KEEP:
+            tl.store(kept_ptr, tl.max(largest, axis=0))  # every program stores the same
     total = tl.zeros((SLOTS, BLOCK), tl.float64)
     for first in range(0, slots, SLOTS):
         slot = first + tl.arange(0, SLOTS)
         inside = (slot < slots)[:, None] & (at < size)[None, :]
         offsets = (batch * slots + slot)[:, None] * size + at[None, :]
         part = tl.load(sum_ptr + offsets, mask=inside, other=0.0).to(tl.float64)
-        sizes = _sizes(size_ptr, at, slot, size, slots, SPAN, BLOCK) - largest[None, :]
-        total += part * power(at_least_lost(sizes, tl.float64), tl.float64)
+        if SIZED:
+            sizes = _sizes(size_ptr, at, slot, size, slots, SPAN, BLOCK) - largest[None, :]
+            part = part * power(at_least_lost(sizes, tl.float64), tl.float64)
+        total += part
     index = tl.load(index_ptr + at, mask=at < size, other=0)
-    result = times_power(SIGN * tl.sum(total, axis=0), tl.maximum(largest, -2000), 2)
+    result = SIGN * tl.sum(total, axis=0)
+    if SIZED and not KEEP:
+        result = times_power(result, tl.maximum(largest, -2000), 2)
     result = result.to(out_ptr.dtype.element_ty)
     tl.store(out_ptr + batch * K + index - 1, result, mask=index > 0)
