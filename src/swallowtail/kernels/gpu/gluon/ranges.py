@@ -11,7 +11,7 @@ from swallowtail.kernels.gpu.triton_private import gl, gluon
 
 
 @gluon.jit
-def _bits(x):
+def bits_of(x):
     """x without its signs, as integers."""
     return x.to(gl.int32, bitcast=True) & 0x7FFFFFFF
 
@@ -19,13 +19,13 @@ def _bits(x):
 @gluon.jit
 def largest(x):
     """The bits of the largest number of each vector of x, (ROWS,)."""
-    return gl.max(gl.max(_bits(x), axis=0), axis=1)  # partners first: they are in one thread
+    return gl.max(gl.max(bits_of(x), axis=0), axis=1)  # partners first: they are in one thread
 
 
 @gluon.jit
 def largest_of_two(y, g):
     """`largest` of y and of g: their threads meet once."""
-    both = gl.max(gl.join(gl.max(_bits(y), axis=0), gl.max(_bits(g), axis=0)), axis=1)
+    both = gl.max(gl.join(gl.max(bits_of(y), axis=0), gl.max(bits_of(g), axis=0)), axis=1)
     return gl.split(both)
 
 
