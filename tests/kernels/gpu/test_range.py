@@ -26,7 +26,7 @@ from swallowtail.wiring import Butterfly, Pairs, Wiring
 
 WIDE = np.longdouble
 FLOAT, DOUBLE, BF16, FP16 = torch.float32, torch.float64, torch.bfloat16, torch.float16
-BETWEEN_PASSES = -100  # numbers are stored as they are: 2^-126 and below lose digits
+BETWEEN_PASSES = ((-100, 120), (60, -80))  # numbers are stored there: those below 2^-126 lose digits
 CUDA = [pytest.mark.gpu, needs_gluon]
 
 
@@ -118,9 +118,9 @@ def check_products(wiring: Wiring, dtype: torch.dtype, prepared: bool, batch: in
             check(q, exact, 2 * largest * lengths**2, wiring, f"quadratic {size}", dtype)
 
 
-def check_gradients(wiring: Wiring, dtype: torch.dtype, batch: int, lowest: int = -9999) -> None:
+def check_gradients(wiring: Wiring, dtype: torch.dtype, batch: int, pairs=None) -> None:
     """All vectors of one size, and of different sizes: their products may be very different, or all alike."""
-    pairs = [(max(a, lowest), max(b, lowest)) for a, b in SIZES[dtype].pairs]
+    pairs = pairs or SIZES[dtype].pairs
     m = 2 * len(pairs) + 1
     together = [(np.full((m, 1), a), np.full((m, 1), b)) for a, b in pairs]
     mixed = np.array([pairs[k % len(pairs)] for k in range(m)])

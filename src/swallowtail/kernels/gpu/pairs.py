@@ -188,7 +188,7 @@ def walk_back(
     touched = len(layout.coordinate)
     grad_x = torch.empty_like(y)
     work = torch.empty(batch * programs * 2 * touched * lanes, dtype=u.dtype, device=y.device)
-    sums = torch.zeros(batch, programs, len(layout.first), dtype=u.dtype, device=y.device)
+    sums = torch.empty(batch, programs, len(layout.first), dtype=u.dtype, device=y.device)
     size = torch.empty(batch, programs, dtype=torch.int32, device=y.device)
     grad_angles = torch.empty(batch, layout.count, dtype=u.dtype, device=y.device)
     launch(

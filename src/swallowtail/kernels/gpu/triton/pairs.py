@@ -245,6 +245,7 @@ def pairs_backward_kernel(
             _scale_rows(grad_ptr, -g_size, n_touched, LANES, COLS)
         shrink = power(at_least_lost(size - new_size, DTYPE), DTYPE)
         size = new_size
+        begun = block >= per_batch  # this program has had a block
         for k in range(n_chunks):
             chunk = k if TRANSPOSE else n_chunks - 1 - k
             i, j, u, v = _chunk(first_ptr, second_ptr, u_ptr, v_ptr, chunk, SLOTS)
@@ -256,7 +257,8 @@ def pairs_backward_kernel(
             ga = tl.load(grad_ptr + a_place, mask=live, other=0.0)
             gb = tl.load(grad_ptr + b_place, mask=live, other=0.0)
             sums = sum_ptr + chunk * SLOTS + tl.arange(0, SLOTS)
-            tl.store(sums, tl.load(sums) * shrink + tl.sum(gb * ya - ga * yb, axis=1))
+            before = tl.load(sums, mask=begun, other=0.0)
+            tl.store(sums, before * shrink + tl.sum(gb * ya - ga * yb, axis=1))
             ya, yb = _rotated(ya, yb, u, v, TRANSPOSE)
             ga, gb = _rotated(ga, gb, u, v, TRANSPOSE)
             tl.store(work_ptr + a_place, ya, mask=live)
