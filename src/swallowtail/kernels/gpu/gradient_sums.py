@@ -56,8 +56,8 @@ def collect(
     launch(
         collect_kernel, (-(-places // COLLECT_BLOCK), len(total)),
         total, index, size, size, out, out.shape[1], places, total.shape[1],
-        SIGN=sign, SIZED=True, KEEP=False, SPAN=places * size.shape[0] * size.shape[1] // size.numel(), SLOTS=COLLECT_SLOTS,
-        BLOCK=COLLECT_BLOCK, warps=COLLECT_WARPS,
+        SIGN=sign, SIZED=True, KEEP=False, SPAN=places * size.shape[0] * size.shape[1] // size.numel(),
+        SLOTS=COLLECT_SLOTS, BLOCK=COLLECT_BLOCK, warps=COLLECT_WARPS,
     )  # fmt: skip
 
 
@@ -77,7 +77,8 @@ def added(
     launch(
         collect_kernel, (-(-count // BLOCK), 1), parts, _numbers(count, parts.device), some,
         some if kept is None else kept, total, count, count, len(parts),
-        SIGN=1, SIZED=size is not None, KEEP=kept is not None, SPAN=0 if some.numel() == 1 else count, SLOTS=min(PARTS, _power_of_two(len(parts))), BLOCK=BLOCK, warps=4,
+        SIGN=1, SIZED=size is not None, KEEP=kept is not None, SPAN=0 if some.numel() == 1 else count,
+        SLOTS=min(PARTS, _power_of_two(len(parts))), BLOCK=BLOCK, warps=4,
     )  # fmt: skip
     return total
 
@@ -92,7 +93,8 @@ def angle_gradients(
 ) -> torch.Tensor:
     """Gradients (1, K) from Σ g yᵀ in parts, (parts, blocks, size, size), for contiguous angles (1, K).
 
-    Partners and angles are those of `group_plan.GroupPlan`, on the device. Gradients are multiplied by 2^exponent, (1,).
+    Partners and angles are those of `group_plan.GroupPlan`, on the device. Gradients are those of the
+    sums times 2^exponent, (1,).
     """
     count, (blocks, size) = angles.shape[1], sums.shape[1:3]
     slabs = size // GRADIENT_ROWS

@@ -28,7 +28,14 @@ def test_the_walk_back_compiles(growing, n):
 @needs_compiler
 @pytest.mark.parametrize("span", [512, 1, 0])
 def test_collecting_adds_in_float64(span):
-    constants = {"SIGN": -1, "SIZED": True, "KEEP": False, "SPAN": span, "SLOTS": COLLECT_SLOTS, "BLOCK": COLLECT_BLOCK}
+    constants = {
+        "SIGN": -1,
+        "SIZED": True,
+        "KEEP": False,
+        "SPAN": span,
+        "SLOTS": COLLECT_SLOTS,
+        "BLOCK": COLLECT_BLOCK,
+    }
     pointers = dict.fromkeys(("index_ptr", "size_ptr", "kept_ptr"), "*i32")
     compiled = compile_for_h200(collect_kernel, COLLECT_WARPS, constants, pointers)
     assert "add.f64" in compiled.asm["ptx"] or "add.rn.f64" in compiled.asm["ptx"]

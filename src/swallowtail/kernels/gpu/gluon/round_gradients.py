@@ -236,7 +236,7 @@ def round_gradients_kernel(
                     measure(g_word, gl.load(g_ptr + row * n + column, mask=inside, other=0.0).to(gl.float32))
             gl.thread_barrier()
             y_bits = peek(y_word).to(gl.int32, bitcast=True)
-            if SUMS:
+            if SUMS:  # noqa: SIM108 (the compiler takes one branch)
                 g_bits = lane * 0 + 0x3F800000  # of 1
             else:
                 g_bits = peek(g_word).to(gl.int32, bitcast=True)
@@ -256,7 +256,9 @@ def round_gradients_kernel(
                     poke(base + (((lane + LANES) * 4) ^ place), g * ranges.power(-g_size))
             gl.thread_barrier()
         if (tile != program) & (new_size > size):
-            _shrink_sums(sums_ptr, steps, ranges.power(at_least_lost(size - new_size, gl.float32)), SIZE, GROUPS)
+            _shrink_sums(
+                sums_ptr, steps, ranges.power(at_least_lost(size - new_size, gl.float32)), SIZE, GROUPS
+            )
         size = new_size
         _steps(
             matrix_ptr, place_ptr, sums_ptr, steps, tile != program, not TRANSPOSE, EXACT, VECTORS, SIZE, LANES,

@@ -62,4 +62,4 @@ def product_exponent(y_largest, g_largest):
 @triton.jit
 def at_least_lost(e, DTYPE: tl.constexpr):
     """e ≤ 0, or so small a number that 2^e is lost beside 1, although vectors times 2^e keep their digits."""
-    return tl.maximum(e, -400 if DTYPE == tl.float64 else -80)
+    return tl.maximum(e, -400 if DTYPE == tl.float64 else -80)  # noqa: SIM300 (no constant)
