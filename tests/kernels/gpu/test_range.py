@@ -11,12 +11,17 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from interpreter import needs_gluon, needs_kernels
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from interpreter import DEVICE, INTERPRETED, needs_gluon, needs_kernels
+from range_cases import WIDE, cases, dense, norm, walk_back
 
 pytest.importorskip("triton", reason="the GPU back end needs Triton")
 
 from kernels.gpu.checking import problem
 from kernels.gpu.grouping import fixed_groups, free_groups
+from kernels.test_range import check as check_beside_dense
+from kernels.test_range import products
 
 from swallowtail.kernels import reference
 from swallowtail.kernels.gpu import backend as gpu
@@ -24,7 +29,6 @@ from swallowtail.kernels.gpu import device, plan
 from swallowtail.ops.functional import quadratic_form, symmetric_matvec
 from swallowtail.wiring import Butterfly, Pairs, Wiring
 
-WIDE = np.longdouble
 FLOAT, DOUBLE, BF16, FP16 = torch.float32, torch.float64, torch.bfloat16, torch.float16
 BETWEEN_PASSES = ((-100, 120), (60, -80))  # numbers are stored there: those below 2^-126 lose digits
 CUDA = [pytest.mark.gpu, needs_gluon]
@@ -212,6 +216,31 @@ def test_gradients_in_several_passes(monkeypatch, reverse):
     monkeypatch.setattr(plan, "tile_of", lambda *_: plan.Tile(2, 4))
     monkeypatch.setattr(device, "SCRATCH_BYTES", 2 * 13 * 4 * 8)
     check_gradients(Butterfly(13, reverse=reverse), FLOAT, 1, BETWEEN_PASSES)
+
+
+@needs_kernels
+@pytest.mark.skipif(not INTERPRETED, reason="on a GPU every case would be compiled")
+@settings(deadline=None, max_examples=5)
+@given(case=cases(), transpose=st.booleans())
+@np.errstate(all="ignore")
+def test_beside_a_dense_product(case, transpose):
+    """The cases of the other back ends, as two equal rotations: pairs of one rotation may go to groups."""
+    angles, d, x, g = (torch.cat([t, t]).to(DEVICE) for t in case.tensors)
+    run = {
+        form: lambda form=form: gpu.rotate(case.wiring, angles, x, form == "to_basis")
+        for form in ("from_basis", "to_basis")
+    }
+    run["symmetric"] = lambda: gpu.symmetric(case.wiring, angles, d, x)
+    run["quadratic"] = lambda: gpu.quadratic(case.wiring, angles, d, x)[..., None]
+    for form, *rest in products(case):
+        check_beside_dense(run[form]()[1].cpu().numpy(), *rest, form)
+    number, n, layers = case.x.dtype.type, case.wiring.n, case.wiring.n_layers
+    grad_x, grad_angles = gpu.rotate_backward(case.wiring, angles, x, g, transpose)
+    Q, q = (dense(case.layers, case.angles, n, kind) for kind in (WIDE, number))
+    exact, by_dense = (case.g @ (z.T if transpose else z) for z in (Q, q))
+    check_beside_dense(grad_x[1].cpu().numpy(), exact, by_dense, norm(case.g), layers, "grad_x")
+    exact = walk_back(case.layers, case.angles, case.x, case.g, transpose)
+    check_angles(grad_angles[1:], exact[None], x[1:], g[1:], case.wiring, "beside a dense product")
 
 
 @pytest.mark.gpu
