@@ -43,7 +43,7 @@ _SGD = (
 OPTIONS = {  # what a method takes beyond the fields of `Request`
     "symmetric": {
         "pairs": ("steps", "cycles", "finish"),
-        "grouped": ("size", "n_rounds", "cycles", "finish"),
+        "grouped": ("size", "n_rounds", "steps", "cycles", "finish"),
         "butterfly": ("starts", "kicks", "order"),
         "hybrid": ("rank",),
         "sgd": (*_SGD, "eigenvalues"),

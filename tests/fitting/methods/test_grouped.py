@@ -109,3 +109,13 @@ def test_groups_cost_no_accuracy(n_large):
         H = synthetic(64, n_large, seed)
         ratios.append(relative_error(H, fit_grouped(H, 192)) / relative_error(H, fit_pairs(H, 192)))
     assert np.mean(ratios) < 1.03
+
+
+def test_steps_are_those_asked_for():
+    H, seen = synthetic(48, 12, seed=4), {}
+    for steps in (2, 5):
+        stages = []
+        fit = fit_grouped(H, 120, steps=steps, cycles=0, callback=lambda stage, *_: stages.append(stage))
+        assert fit.wiring.size <= 16
+        seen[steps] = stages.count("grow")
+    assert seen[5] > seen[2]

@@ -37,6 +37,7 @@ def fit_grouped(
     n_rounds: int = ROUNDS,
     target: str = "matrix",
     effort: str = "default",
+    steps: int | None = None,
     cycles: int | None = None,
     finish: int | None = None,
     target_error: float | None = None,
@@ -53,7 +54,8 @@ def fit_grouped(
         size: coordinates a group may have.
         n_rounds: of rotations; there are more where groups are too small for an even share of the rotations, or
             for the quality asked for.
-        target, effort, cycles, finish, target_error, seed, callback, save, resume: as in `methods.pairs.fit_pairs`.
+        target, effort, steps, cycles, finish, target_error, seed, callback, save, resume: as in
+            `methods.pairs.fit_pairs`.
 
     Returns:
         As `methods.pairs.fit_pairs`, with a `Grouped` wiring.
@@ -63,6 +65,7 @@ def fit_grouped(
     """
     n = len(H)
     goal = -np.inf if target_error is None or target != "matrix" else target_error**2
+    plan = EFFORTS[effort].plan
     best = search_pairs(
         ConfinedObjective(H, target, n_rotations, size, n_rounds),
         n_rotations,
@@ -74,7 +77,7 @@ def fit_grouped(
         save=save,
         resume=resume,
         polish=EFFORTS[effort].polish,
-        plan=EFFORTS[effort].plan.limited(n),
+        plan=plan.limited(n) if steps is None else plan.of(steps),
     )
     wiring, angles = in_rounds(n, best.pairs, best.angles, size)
     d = Objective(H, target).eigenvalues(best.pairs, best.angles)
