@@ -29,7 +29,6 @@ CROSSING = {
     "docs/test_pages.py",
     "experiments/test_committed.py",
     "explorer/test_browser.py",
-    "kernels/gpu/test_range.py",
     "kernels/test_range.py",
     "operators/test_contract.py",
     "ops/test_range.py",

@@ -169,7 +169,7 @@ def quadratic(
     """xᵀ Q D Qᵀ x, one number per vector: it stops in the middle. Shape (B, m)."""
     if not wiring.n_rotations or not x.numel() or isinstance(wiring, Pairs):
         w = rotate(wiring, angles, _widen(x), transpose=True, prepared=prepared)
-        return dispatch.squares(w, eigenvalues, x.dtype)
+        return (w * (w * _widen(eigenvalues)[:, None])).sum(-1).to(x.dtype)
     if prepared is None and small.suits(_butterfly(wiring), x, angles):
         return small.apply(_butterfly(wiring), angles, eigenvalues, x, "quadratic")
     prepared = _for_one_call(wiring, angles, x) if prepared is None else prepared

@@ -6,28 +6,20 @@ order, so that the result has the same bits every time.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 
 from swallowtail.kernels.gpu import device, plan, tables
 from swallowtail.kernels.gpu.butterfly import rows_of, steps
 from swallowtail.kernels.gpu.gluon.backward import whole_backward_kernel
-from swallowtail.kernels.gpu.gradient_sums import collect
 from swallowtail.kernels.gpu.launch import launch
 from swallowtail.kernels.gpu.tables import PreparedButterfly, angle_index
-from swallowtail.kernels.gpu.triton.backward import backward_kernel
+from swallowtail.kernels.gpu.triton.backward import backward_kernel, collect_kernel
 from swallowtail.wiring import Butterfly
 
 VECTORS = 2  # that `whole_backward_kernel` takes at a time
 PROGRAMS = 4  # per multiprocessor, each with its own sums: enough to keep it busy, few enough to add up
-
-
-class Sums(NamedTuple):
-    """What the programs of a pass have added up, for the exponents 2^E that their vectors were divided by."""
-
-    total: torch.Tensor  # shape: (B, slots, depth, tiles, bits, N/2)
-    size: torch.Tensor  # shape: (B, slots, depth, tiles): E
+# Entries per program of the collecting kernel, slots it reads at a time, its warps; the fastest of eight on an H200.
+COLLECT_BLOCK, COLLECT_SLOTS, COLLECT_WARPS = 16, 256, 8
 
 
 def walk_back(
@@ -36,8 +28,8 @@ def walk_back(
     """Gradients for x (B, m, n) and the angles (B, K), given y = Q x (or Qᵀ x) and its gradient, both contiguous."""
     whole = plan.TRAINING.get(prepared.passes[0].bits)
     if whole is not None and prepared.passes == (whole.whole,) and _keeps_sums(wiring, prepared, y):
-        grad_x, sums = _walk_back_whole(wiring, prepared, whole, y, grad, transpose)
-        return grad_x, _collect(wiring, prepared, [sums], transpose)
+        grad_x, total = _walk_back_whole(wiring, prepared, whole, y, grad, transpose)
+        return grad_x, _collect(wiring, prepared, [total], transpose)
     batch, m, n = y.shape
     wide = prepared.tables[0].u.dtype
     # Walking back from Q x is Qᵀ, and the other way round.
@@ -46,7 +38,7 @@ def walk_back(
     grad_x = torch.empty_like(y)
     one = len(launches) == 1
     rows = m if one else max(1, min(m, device.SCRATCH_BYTES // (2 * batch * n * wide.itemsize)))
-    all_sums = [
+    sums = [
         _sums(table.u, tile.rows, rows, PROGRAMS) for table, tile in zip(prepared.tables, shapes, strict=True)
     ]
     y_work = y if one else torch.empty(batch, rows, n, dtype=wide, device=y.device)
@@ -57,26 +49,25 @@ def walk_back(
         for k, step in enumerate(launches):
             last = k == len(launches) - 1
             y_out, g_out = rows_of(y_work, 0, count), target if last else rows_of(g_work, 0, count)
-            p, (u, v) = prepared.passes[step.number], prepared.tables[step.number]
-            total, size = all_sums[step.number]
+            p, (u, v), total = prepared.passes[step.number], prepared.tables[step.number], sums[step.number]
             tile_rows, warps = shapes[step.number]
             if step.sweep is not None:
                 u, v = u[:, step.sweep], v[:, step.sweep]
-                total, size = total[:, :, step.sweep], size[:, :, step.sweep]
             slots, row_blocks, tiles = total.shape[1], -(-count // tile_rows), plan.tiles_of(n, p)
             depth = wiring.depth if step.sweep is None else 1
+            target_sums = total if step.sweep is None else total[:, :, step.sweep]
             launch(
                 backward_kernel, (batch * slots * tiles,),
-                y_in, g_in, y_out, g_out, u, v, total, size, n, count, row_blocks, tiles, slots,
+                y_in, g_in, y_out, g_out, u, v, target_sums, n, count, row_blocks, tiles, slots,
                 y_in.stride(0), g_in.stride(0), y_out.stride(0), g_out.stride(0), u.stride(0),
-                total.stride(0), total.stride(1), size.stride(0), size.stride(1), int(first > 0),
+                target_sums.stride(0), target_sums.stride(1), int(first > 0),
                 KEEP_Y=not last, TRANSPOSE=not transpose, GROWING=wiring.reverse != transpose, DEPTH=depth,
                 EVEN=n % (1 << (p.first + p.bits)) == 0, DIRECT=y.dtype.itemsize >= 4,
                 GROUPS=p.groups, BITS=p.bits, COLS=p.cols, STRIDE=1 << p.first, ROWS=tile_rows,
                 warps=warps,
             )  # fmt: skip
             y_in, g_in = y_out, g_out
-    return grad_x, _collect(wiring, prepared, all_sums, transpose)
+    return grad_x, _collect(wiring, prepared, sums, transpose)
 
 
 def _keeps_sums(wiring: Butterfly, prepared: PreparedButterfly, y: torch.Tensor) -> bool:
@@ -91,7 +82,7 @@ def _walk_back_whole(
     y: torch.Tensor,
     grad: torch.Tensor,
     transpose: bool,
-) -> tuple[torch.Tensor, Sums]:
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The gradient for x and each program's sums, by `whole_backward_kernel`."""
     batch, m, n = y.shape
     p, (u, v), grad_x = prepared.passes[0], prepared.tables[0], torch.empty_like(y)
@@ -99,12 +90,11 @@ def _walk_back_whole(
     words = packed and whole.words
     if words:
         u = tables.packed(prepared.tables[0])
-    (total, size), row_blocks = sums, -(-m // VECTORS)
-    slots = total.shape[1]
+    slots, row_blocks = sums.shape[1], -(-m // VECTORS)
     launch(
         whole_backward_kernel, (batch * slots,),
-        y, grad, grad_x, u, v, total, size, n, m, row_blocks, slots, y.stride(0), grad.stride(0), grad_x.stride(0),
-        u.stride(0), total.stride(0), total.stride(1), size.stride(0),
+        y, grad, grad_x, u, v, sums, n, m, row_blocks, slots, y.stride(0), grad.stride(0), grad_x.stride(0),
+        u.stride(0), sums.stride(0), sums.stride(1),
         TRANSPOSE=not transpose, GROWING=wiring.reverse != transpose, EVEN=n == 1 << p.bits, GROUPS=p.groups,
         BITS=p.bits, PACKED=packed, WORDS=words, WARPS=warps, warps=warps,
     )  # fmt: skip
@@ -120,20 +110,21 @@ def _packed(y: torch.Tensor) -> bool:
 
 
 def _collect(
-    wiring: Butterfly, prepared: PreparedButterfly, all_sums: list[Sums], transpose: bool
+    wiring: Butterfly, prepared: PreparedButterfly, sums: list[torch.Tensor], transpose: bool
 ) -> torch.Tensor:
     """The programs' sums of each pass, (B, slots, …), added up to angle gradients (B, K)."""
-    first = all_sums[0].total
-    grad_angles = first.new_empty(len(first), wiring.n_rotations)
-    for index, (total, size) in zip(
-        angle_index(wiring, first.device, prepared.passes), all_sums, strict=True
-    ):
-        collect(total, index, size, grad_angles, -1 if transpose else 1)
+    grad_angles = sums[0].new_empty(len(sums[0]), wiring.n_rotations)
+    for index, total in zip(angle_index(wiring, grad_angles.device, prepared.passes), sums, strict=True):
+        launch(
+            collect_kernel, (-(-index.numel() // COLLECT_BLOCK), len(total)),
+            total, index, grad_angles, wiring.n_rotations, index.numel(), total.shape[1],
+            SIGN=-1 if transpose else 1, SLOTS=COLLECT_SLOTS, BLOCK=COLLECT_BLOCK, warps=COLLECT_WARPS,
+        )  # fmt: skip
     return grad_angles
 
 
-def _sums(table: torch.Tensor, tile_rows: int, rows: int, programs: int) -> Sums:
-    """Memory for each program's own sums.
+def _sums(table: torch.Tensor, tile_rows: int, rows: int, programs: int) -> torch.Tensor:
+    """Memory for each program's own sums, (B, slots, depth, tiles, bits, N/2).
 
     There are no more slots than blocks of rows in a launch, so that each slot is written.
     """
@@ -141,5 +132,4 @@ def _sums(table: torch.Tensor, tile_rows: int, rows: int, programs: int) -> Sums
     programs *= device.multiprocessors(table.device)
     wanted = -(-programs // (len(table) * table.shape[2]))
     slots = max(1, min(blocks, wanted, device.SUMS_BYTES // (table.numel() * table.itemsize)))
-    total = table.new_empty(len(table), slots, *table.shape[1:])
-    return Sums(total, torch.empty(total.shape[:4], dtype=torch.int32, device=table.device))
+    return table.new_empty(len(table), slots, *table.shape[1:])

@@ -15,20 +15,12 @@ from swallowtail.kernels.gpu import group_tables, grouped, half_rounds, pairs, r
 from swallowtail.kernels.gpu.block_plan import Form
 from swallowtail.kernels.gpu.gradient_sums import PIECES, whole_products
 from swallowtail.kernels.gpu.group_tables import GroupTables, MadeGroups
-from swallowtail.kernels.gpu.launch import launch
 from swallowtail.kernels.gpu.pairs import PreparedPairs
-from swallowtail.kernels.gpu.plan import Tile
 from swallowtail.kernels.gpu.rounds import RoundTables
-from swallowtail.kernels.gpu.triton.squares import squares_kernel
 from swallowtail.wiring import Pairs, Wiring
 
 SHORT = 128  # coordinates of a butterfly that is trained by its matrix
 MANY = 2  # times as many vectors as coordinates: then their gradients are taken together
-
-SQUARES, SQUARES_COLS = (
-    Tile(4, 4),
-    256,
-)  # what a program of `squares` takes, and how many coordinates at a time
 
 Prepared: TypeAlias = PreparedPairs | MadeGroups | RoundTables
 
@@ -95,19 +87,6 @@ def symmetric(
     prepared = prepare_once(wiring, angles, x.dtype) if prepared is None else prepared
     y = _in_rounds(prepared, x, True, True, eigenvalues)
     return pairs.apply(prepared, x, True, True, eigenvalues) if y is None else y
-
-
-def squares(w: torch.Tensor, eigenvalues: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Σ d w² of each vector w (B, m, n), in a dtype: (B, m)."""
-    w, d = w.contiguous(), eigenvalues.to(w.dtype).contiguous()
-    batch, m, n = w.shape
-    out = torch.empty(batch, m, dtype=dtype, device=w.device)
-    blocks = -(-m // SQUARES.rows)
-    launch(
-        squares_kernel, (batch * blocks,), w, d, out, n, m, blocks, ROWS=SQUARES.rows, COLS=SQUARES_COLS,
-        warps=SQUARES.warps,
-    )  # fmt: skip
-    return out
 
 
 def walk_back(

@@ -6,7 +6,6 @@ Gradients of angles depend on the vectors through these sums only: one matrix pe
 from __future__ import annotations
 
 from functools import cache
-from typing import Literal
 
 import numpy as np
 import torch
@@ -22,8 +21,6 @@ PARTS = 8  # that it loads at a time
 PIECES = (
     32  # of the vectors, whose products are made side by side: PyTorch's own way to share them out is slower
 )
-# Entries per program of the collecting kernel, slots it reads at a time, its warps; the fastest of eight on an H200.
-COLLECT_BLOCK, COLLECT_SLOTS, COLLECT_WARPS = 16, 256, 8
 GRADIENT_ROWS = 8  # of a block's matrix per program that sweeps through the rotations
 
 
@@ -44,57 +41,23 @@ def whole_products(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return total if full == m else total.add_(products(grad[:, full:], y[:, full:]))
 
 
-def collect(
-    total: torch.Tensor, index: torch.Tensor, size: torch.Tensor, out: torch.Tensor, sign: Literal[1, -1]
-) -> None:
-    """Write ``sign`` times the sums over slots of total (B, slots, …) times 2^size (B, slots, …) to out (B, K).
-
-    The index of each place is the number of its angle, from 1; 0 where there is none. Every exponent is that of as many
-    consecutive places.
-    """
-    places = index.numel()
-    launch(
-        collect_kernel, (-(-places // COLLECT_BLOCK), len(total)),
-        total, index, size, size, out, out.shape[1], places, total.shape[1],
-        SIGN=sign, SIZED=True, KEEP=False, SPAN=places * size.shape[0] * size.shape[1] // size.numel(),
-        SLOTS=COLLECT_SLOTS, BLOCK=COLLECT_BLOCK, warps=COLLECT_WARPS,
-    )  # fmt: skip
-
-
-def added(
-    parts: torch.Tensor, size: torch.Tensor | None = None, kept: torch.Tensor | None = None
-) -> torch.Tensor:
-    """The sum over the first axis, which stays; always in the same order.
-
-    Args:
-        parts: what is to be added.
-        size: exponents of 2 that parts are first multiplied by: one for each, or one for all.
-        kept: where the largest of them goes; then the sum lacks it.
-    """
+def added(parts: torch.Tensor) -> torch.Tensor:
+    """The sum over the first axis, which stays; always in the same order."""
     total = torch.empty_like(parts[:1])
     count = total.numel()
-    some = total if size is None else size  # a kernel needs some pointer
     launch(
-        collect_kernel, (-(-count // BLOCK), 1), parts, _numbers(count, parts.device), some,
-        some if kept is None else kept, total, count, count, len(parts),
-        SIGN=1, SIZED=size is not None, KEEP=kept is not None, SPAN=0 if some.numel() == 1 else count,
-        SLOTS=min(PARTS, _power_of_two(len(parts))), BLOCK=BLOCK, warps=4,
+        collect_kernel, (-(-count // BLOCK), 1), parts, _numbers(count, parts.device), total, count, count,
+        len(parts), SIGN=1, SLOTS=min(PARTS, _power_of_two(len(parts))), BLOCK=BLOCK, warps=4,
     )  # fmt: skip
     return total
 
 
 def angle_gradients(
-    partner: torch.Tensor,
-    angle: torch.Tensor,
-    angles: torch.Tensor,
-    sums: torch.Tensor,
-    transpose: bool,
-    exponent: torch.Tensor | None = None,
+    partner: torch.Tensor, angle: torch.Tensor, angles: torch.Tensor, sums: torch.Tensor, transpose: bool
 ) -> torch.Tensor:
     """Gradients (1, K) from Σ g yᵀ in parts, (parts, blocks, size, size), for contiguous angles (1, K).
 
-    Partners and angles are those of `group_plan.GroupPlan`, on the device. Gradients are those of the
-    sums times 2^exponent, (1,).
+    Partners and angles are those of `group_plan.GroupPlan`, on the device.
     """
     count, (blocks, size) = angles.shape[1], sums.shape[1:3]
     slabs = size // GRADIENT_ROWS
@@ -104,7 +67,7 @@ def angle_gradients(
         len(partner), blocks, len(sums), count, TRANSPOSE=transpose, SIZE=size, ROWS=GRADIENT_ROWS,
         warps=8 if size > TRITON_SIZE else 4,
     )  # fmt: skip
-    return added(parts, exponent)
+    return added(parts)
 
 
 @cache  # never dropped: recorded launches go on reading it

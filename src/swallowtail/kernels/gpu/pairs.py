@@ -14,7 +14,6 @@ import torch
 
 from swallowtail.kernels.gpu import device
 from swallowtail.kernels.gpu.gluon.pairs import ROW_WORDS, WARP_LANES, shared_pairs_kernel
-from swallowtail.kernels.gpu.gradient_sums import collect
 from swallowtail.kernels.gpu.launch import launch
 from swallowtail.kernels.gpu.tables import table_of
 from swallowtail.kernels.gpu.triton.pairs import pairs_backward_kernel, pairs_kernel
@@ -42,7 +41,7 @@ class Layout(NamedTuple):
     second: torch.Tensor
     coordinate: torch.Tensor  # shape: (touched,): the coordinate of each row
     row_of: torch.Tensor  # shape: (n,): the row of each coordinate; −1 where no rotation touches it
-    n_rotations: int
+    place: torch.Tensor  # shape: (K,): the place of each angle
     angle: torch.Tensor  # per place: the number of its angle, from 1; 0 where a place is empty
     packed: (
         torch.Tensor
@@ -106,9 +105,8 @@ def _make_layout(wiring: Pairs, where: torch.device) -> Layout:
     packed = spare[0] | spare[1] << 16 if len(coordinate) < PACKED_ROWS else sides[0]
     angle = np.zeros(chunks * SLOTS, np.int32)
     angle[place] = np.arange(1, wiring.n_rotations + 1)
-    tensor = lambda array: device.constant(array, where)
-    rows = tensor(sides[0]), tensor(sides[1]), tensor(coordinate.astype(np.int32)), tensor(row_of)
-    return Layout(*rows, wiring.n_rotations, tensor(angle), tensor(packed))
+    arrays = (sides[0], sides[1], coordinate.astype(np.int32), row_of, place, angle, packed)
+    return Layout(*(device.constant(a, where) for a in arrays))
 
 
 def prepare(
@@ -188,13 +186,11 @@ def walk_back(
     touched = len(layout.coordinate)
     grad_x = torch.empty_like(y)
     work = torch.empty(batch * programs * 2 * touched * lanes, dtype=u.dtype, device=y.device)
-    sums = torch.empty(batch, programs, len(layout.first), dtype=u.dtype, device=y.device)
-    size = torch.empty(batch, programs, dtype=torch.int32, device=y.device)
-    grad_angles = torch.empty(batch, layout.n_rotations, dtype=u.dtype, device=y.device)
+    sums = torch.zeros(batch, programs, len(layout.first), dtype=u.dtype, device=y.device)
     launch(
-        pairs_backward_kernel, (batch * programs,), y, grad, grad_x, work, sums, size, layout.first, layout.second,
-        u, v, layout.coordinate, layout.row_of, n, touched, len(layout.first) // SLOTS, m, blocks, programs,
+        pairs_backward_kernel, (batch * programs,), y, grad, grad_x, work, sums, layout.first, layout.second, u, v,
+        layout.coordinate, layout.row_of, n, touched, len(layout.first) // SLOTS, m, blocks, programs,
         TRANSPOSE=not transpose, SLOTS=SLOTS, LANES=lanes, COLS=COLS, warps=WARPS,
     )  # fmt: skip
-    collect(sums, layout.angle, size, grad_angles, -1 if transpose else 1)
-    return grad_x, grad_angles
+    total = sums.sum(1)[:, layout.place]
+    return grad_x, -total if transpose else total

@@ -14,7 +14,6 @@ from swallowtail.wiring import Pairs
 
 FEW, MOST = 16, 32  # vectors per tile
 SUMS = 64 << 20  # bytes of memory for the sums of all programs
-WORDS = 512  # bytes of shared memory beside the vectors
 
 
 def suits(wiring: Pairs, where: torch.device) -> bool:
@@ -54,19 +53,15 @@ def _angle_gradients(
     tiles, room = -(-m // lanes), max(1, SUMS // (steps * groups * size * size * 4))
     programs = min(tiles, fit * workers, room)
     sums = torch.empty(programs, steps * groups, size, size, dtype=torch.float32, device=y.device)
-    exponents = torch.empty(programs, dtype=torch.int32, device=y.device)
-    common = torch.empty(1, dtype=torch.int32, device=y.device)
     launch(
         round_gradients_kernel, (programs,), y, out if grad is None else grad, out,
         made.from_basis if transpose else made.to_basis, _places(layout, wiring, lanes), sums,
-        exponents,
         m, n // unit, steps, tiles, programs,
         TRANSPOSE=transpose, SUMS=grad is None, EXACT=device.float32_products() == "tf32x3",
         VECTORS=device.adds_pairs(y.device), UNIT=unit, N=rows(n), SIZE=size, LANES=lanes, COLUMNS=16 * warps,
         GROUPS=groups, WARPS=warps, warps=warps,
     )  # fmt: skip
-    total = added(sums, exponents, common)
-    return angle_gradients(layout.partner, layout.angle, made.angles, total, transpose, common)
+    return angle_gradients(layout.partner, layout.angle, made.angles, added(sums), transpose)
 
 
 def _places(layout: RoundLayout, wiring: Pairs, lanes: int) -> torch.Tensor:
@@ -81,4 +76,4 @@ def _places(layout: RoundLayout, wiring: Pairs, lanes: int) -> torch.Tensor:
 
 def _bytes(n: int, lanes: int) -> int:
     """Of shared memory."""
-    return 8 * lanes * rows(n) + WORDS
+    return 8 * lanes * rows(n)

@@ -7,8 +7,7 @@ from interpreter import compile_for_h200, needs_compiler
 
 pytest.importorskip("triton", reason="the GPU back end needs Triton")
 
-from swallowtail.kernels.gpu import plan
-from swallowtail.kernels.gpu.gradient_sums import COLLECT_BLOCK, COLLECT_SLOTS, COLLECT_WARPS
+from swallowtail.kernels.gpu import backward, plan
 from swallowtail.kernels.gpu.triton.backward import backward_kernel, collect_kernel
 
 
@@ -21,21 +20,12 @@ def test_the_walk_back_compiles(growing, n):
         "KEEP_Y": growing, "TRANSPOSE": True, "GROWING": growing, "DEPTH": 2, "EVEN": growing, "DIRECT": True,
         "GROUPS": p.groups, "BITS": p.bits, "COLS": p.cols, "STRIDE": 1 << p.first, "ROWS": 2,
     }  # fmt: skip
-    compiled = compile_for_h200(backward_kernel, 4, constants, {"size_ptr": "*i32"})
+    compiled = compile_for_h200(backward_kernel, 4, constants, {})
     assert "fma.rn.f32" in compiled.asm["ptx"]
 
 
 @needs_compiler
-@pytest.mark.parametrize("span", [512, 1, 0])
-def test_collecting_adds_in_float64(span):
-    constants = {
-        "SIGN": -1,
-        "SIZED": True,
-        "KEEP": False,
-        "SPAN": span,
-        "SLOTS": COLLECT_SLOTS,
-        "BLOCK": COLLECT_BLOCK,
-    }
-    pointers = dict.fromkeys(("index_ptr", "size_ptr", "kept_ptr"), "*i32")
-    compiled = compile_for_h200(collect_kernel, COLLECT_WARPS, constants, pointers)
+def test_collecting_adds_in_float64():
+    constants = {"SIGN": -1, "SLOTS": backward.COLLECT_SLOTS, "BLOCK": backward.COLLECT_BLOCK}
+    compiled = compile_for_h200(collect_kernel, backward.COLLECT_WARPS, constants, {"index_ptr": "*i64"})
     assert "add.f64" in compiled.asm["ptx"] or "add.rn.f64" in compiled.asm["ptx"]

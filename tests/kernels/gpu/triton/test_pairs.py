@@ -10,7 +10,7 @@ pytest.importorskip("triton", reason="the GPU back end needs Triton")
 from swallowtail.kernels.gpu import pairs
 from swallowtail.kernels.gpu.triton.pairs import pairs_backward_kernel, pairs_kernel
 
-INTEGERS = dict.fromkeys(("first_ptr", "second_ptr", "coordinate_ptr", "row_of_ptr", "size_ptr"), "*i32")
+INTEGERS = dict.fromkeys(("first_ptr", "second_ptr", "coordinate_ptr", "row_of_ptr"), "*i32")
 SIZES = {"SLOTS": pairs.SLOTS, "LANES": pairs.LANES, "COLS": pairs.COLS}
 
 

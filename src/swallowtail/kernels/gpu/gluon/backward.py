@@ -7,9 +7,8 @@ long as 3.0 copies of the vectors, and this one as long as 2.3.
 
 from __future__ import annotations
 
-from swallowtail.kernels.gpu.gluon import layouts, ranges
+from swallowtail.kernels.gpu.gluon import layouts
 from swallowtail.kernels.gpu.triton.groups import first_bit, radix, step
-from swallowtail.kernels.gpu.triton.ranges import NOTHING, at_least_lost
 from swallowtail.kernels.gpu.triton_private import gl, gluon
 
 ROWS = gl.constexpr(2)  # vectors at a time: `_one_vector_each` splits them in two
@@ -147,18 +146,9 @@ def _store_sums(
 
 
 @gluon.jit
-def _shrunk(sums, factor, BITS: gl.constexpr):
-    """All sums times a factor."""
-    shrunk = ()
-    for k in gl.static_range(BITS):
-        shrunk += (sums[k] * factor,)
-    return shrunk
-
-
-@gluon.jit
 def whole_backward_kernel(
-    y_ptr, g_ptr, out_ptr, u_ptr, v_ptr, sum_ptr, size_ptr,
-    n, n_rows, row_blocks, slots, y_stride, g_stride, out_stride, table_stride, sum_stride, slot_stride, size_stride,
+    y_ptr, g_ptr, out_ptr, u_ptr, v_ptr, sum_ptr,
+    n, n_rows, row_blocks, slots, y_stride, g_stride, out_stride, table_stride, sum_stride, slot_stride,
     TRANSPOSE: gl.constexpr, GROWING: gl.constexpr, EVEN: gl.constexpr, GROUPS: gl.constexpr, BITS: gl.constexpr,
     PACKED: gl.constexpr, WORDS: gl.constexpr, WARPS: gl.constexpr,
 ):  # fmt: skip
@@ -168,9 +158,6 @@ def whole_backward_kernel(
     N/2). GROWING is the order of strides on the way back. PACKED: threads exchange numbers as bf16. WORDS:
     ``u_ptr`` has both coefficients (`tables.packed`). Traffic of L1 and shared memory is the bound, and each halves a
     part of it.
-
-    Vectors come times powers of two (`triton.ranges`), and the exponent of a program's sums goes to its place in
-    (slots,). In fp16 nothing can leave the range of the arithmetic.
     """
     slot = gl.program_id(0) % slots
     batch = (gl.program_id(0) // slots).to(gl.int64)
@@ -185,22 +172,10 @@ def whole_backward_kernel(
     sums = ()  # by the order of the stages in a sweep
     for i in gl.static_range(GROUPS):
         sums += _zeros(DTYPE, i if GROWING else GROUPS - 1 - i, GROUPS, BITS, WARPS)
-    RANGED: gl.constexpr = y_ptr.dtype.element_ty != gl.float16 or g_ptr.dtype.element_ty != gl.float16
-    size = gl.to_tensor(NOTHING if RANGED else 0)
     for block in range(slot, row_blocks, slots):
         first = block.to(gl.int64) * ROWS
         y = layouts.load(y_ptr, first, n, n_rows, DTYPE, BEGIN, GROUPS, BITS, ROWS, WARPS, EVEN)
         g = layouts.load(g_ptr, first, n, n_rows, DTYPE, BEGIN, GROUPS, BITS, ROWS, WARPS, EVEN)
-        if RANGED:
-            y_bits, g_bits = ranges.largest_of_two(y, g)
-            of_products = ranges.product_exponent(y_bits, g_bits)
-            new_size = gl.maximum(size, gl.max(of_products, axis=0))
-            # Nearly always times 1. But a branch would take 30 registers.
-            sums = _shrunk(sums, ranges.power(at_least_lost(size - new_size, DTYPE)), BITS)
-            size = new_size
-            g_size = ranges.exponent(g_bits)
-            y = ranges.times_power(y, at_least_lost(of_products - size, DTYPE) - ranges.exponent(y_bits), 2)
-            g = ranges.times_power(g, -g_size, 1)
         totals = ()
         for i in gl.static_range(GROUPS):
             y, g, more = _group(
@@ -209,10 +184,7 @@ def whole_backward_kernel(
             )  # fmt: skip
             totals += more
         sums = totals
-        if RANGED:
-            g = ranges.times_power(g, g_size, 1)
         layouts.store(out_ptr, g, first, n, n_rows, END, GROUPS, BITS, ROWS, WARPS, EVEN)
-    gl.store(size_ptr + batch * size_stride + slot, size)
     sum_ptr += batch * sum_stride + slot.to(gl.int64) * slot_stride
     for i in gl.static_range(GROUPS):
         _store_sums(sum_ptr, sums, i if GROWING else GROUPS - 1 - i, GROUPS, BITS, WARPS, GROWING)

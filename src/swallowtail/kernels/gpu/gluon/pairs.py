@@ -4,13 +4,11 @@ Shared memory has a row of 32 lanes per touched coordinate. A rotation is two lo
 that never leave the multiprocessor. A lane reads and writes only its own column. Gluon does not know that, and would
 put a barrier between any two stores to one allocation: on an H200, with MNIST's pairs, that takes 14 copies' time
 instead of 9. So rows are addressed by hand, in inline PTX. Triton's interpreter cannot run this kernel;
-`kernels.gpu.triton.pairs` computes the same, for larger wirings and gradients too, powers of two for vectors of any
-size included.
+`kernels.gpu.triton.pairs` computes the same, for larger wirings and gradients too.
 """
 
 from __future__ import annotations
 
-from swallowtail.kernels.gpu.gluon import ranges
 from swallowtail.kernels.gpu.triton_private import gl, gluon
 
 WARP_LANES = 32  # vectors per program: one for each thread of a warp
@@ -79,23 +77,6 @@ def _turn(pair_ptr, u_ptr, v_ptr, n_chunks, TRANSPOSE: gl.constexpr, SLOTS: gl.c
 
 
 @gluon.jit
-def _unusual(bits):
-    """Whether some of these largest numbers are so far from 1 that arithmetic might leave the range."""
-    return gl.max(((bits > 0) & ((bits < 0x2B800000) | (bits >= 0x53800000))).to(gl.int32), axis=0)  # 2^∓40
-
-
-@gluon.jit
-def _diagonal_exponent(middle_ptr, n, LAYOUT: gl.constexpr):
-    """The exponent of the largest number of the diagonal."""
-    index = gl.arange(0, 32, LAYOUT)
-    bits = index * 0
-    for start in range(0, n, 32):
-        d = gl.load(middle_ptr + start + index, mask=start + index < n, other=0.0)
-        bits = gl.maximum(bits, ranges.bits_of(d))
-    return ranges.exponent(gl.max(bits, axis=0))
-
-
-@gluon.jit
 def shared_pairs_kernel(
     x_ptr, y_ptr, pair_ptr, u_ptr, v_ptr, row_of_ptr, middle_ptr,
     n, n_touched, n_chunks, n_rows, lane_blocks,
@@ -106,8 +87,6 @@ def shared_pairs_kernel(
 
     ALLOCATED is the shared memory in units of 32 words. Coordinates that no rotation touches share a spare row when
     they are copied in. They are read again when results are copied out, so that whole lines of memory are written.
-
-    Vectors whose largest number is far from 1 are copied in once more, times powers of two.
     """
     tile: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [1, 1], [1, 0])
     line: gl.constexpr = gl.BlockedLayout([1], [32], [1], [0])
@@ -126,8 +105,6 @@ def shared_pairs_kernel(
     base = shared_address(gl.full([32], 0, gl.int32, gl.SliceLayout(0, tile)))
     index = gl.arange(0, 32, gl.SliceLayout(0, tile))
     local = gl.arange(0, 16, gl.SliceLayout(1, tile))
-    bits0 = gl.full([16, 32], 0, gl.int32, tile)
-    bits1 = bits0
     for start in range(0, n, 32):
         cols = start + index
         row = gl.load(row_of_ptr + cols, mask=cols < n, other=-1)
@@ -136,42 +113,16 @@ def shared_pairs_kernel(
             lane = first + half * 16 + local
             mask = (lane < n_rows)[:, None] & (cols < n)[None, :]
             x = gl.load(x_ptr + lane[:, None] * n + cols[None, :], mask=mask, other=0.0)
-            x = x.to(gl.float32)
-            poke(column[None, :] + (half * 16 + local)[:, None] * 4, x)
-            if half == 0:
-                bits0 = gl.maximum(bits0, ranges.bits_of(x))
-            else:
-                bits1 = gl.maximum(bits1, ranges.bits_of(x))
-    largest0 = gl.max(bits0, axis=1)
-    largest1 = gl.max(bits1, axis=1)
-    size0 = local * 0
-    size1 = local * 0
-    if (_unusual(largest0) | _unusual(largest1)) != 0:
-        size0 = ranges.exponent(largest0)
-        size1 = ranges.exponent(largest1)
-        for start in range(0, n, 32):
-            cols = start + index
-            row = gl.load(row_of_ptr + cols, mask=cols < n, other=-1)
-            column = base + gl.where(row < 0, n_touched, row) * ROW_BYTES
-            for half in gl.static_range(2):
-                lane = first + half * 16 + local
-                mask = (lane < n_rows)[:, None] & (cols < n)[None, :]
-                x = gl.load(x_ptr + lane[:, None] * n + cols[None, :], mask=mask, other=0.0).to(gl.float32)
-                factor = ranges.power(-(size0 if half == 0 else size1))
-                poke(column[None, :] + (half * 16 + local)[:, None] * 4, x * factor[:, None])
+            poke(column[None, :] + (half * 16 + local)[:, None] * 4, x.to(gl.float32))
     gl.thread_barrier()
     column = shared_address(gl.arange(0, 32, line) * 4)
     if TO_BASIS:
         _turn(pair_ptr, u_ptr, v_ptr, n_chunks, True, SLOTS)
     if MIDDLE:
-        size_d = _diagonal_exponent(middle_ptr, n, line)
-        factor_d = ranges.power(-size_d)
         for c in range(n):
             row = gl.load(row_of_ptr + c)
             place = column + (n_touched if row < 0 else row) * ROW_BYTES
-            poke(place, peek(place) * (gl.load(middle_ptr + c) * factor_d))
-        size0 = size0 + size_d
-        size1 = size1 + size_d
+            poke(place, peek(place) * gl.load(middle_ptr + c))
     if FROM_BASIS:
         _turn(pair_ptr, u_ptr, v_ptr, n_chunks, False, SLOTS)
     gl.thread_barrier()
@@ -190,11 +141,5 @@ def shared_pairs_kernel(
             if MIDDLE:
                 still = still * d[None, :]
             turned = peek(column_out[None, :] + (half * 16 + local)[:, None] * 4)
-            size = size0 if half == 0 else size1
-            if MIDDLE:
-                part = size // 2
-                turned = turned * ranges.power(part)[:, None] * ranges.power(size - part)[:, None]
-            else:
-                turned = turned * ranges.power(size)[:, None]
             value = gl.where((row < 0)[None, :], still, turned)
             gl.store(y_ptr + lane[:, None] * n + cols[None, :], value.to(y_ptr.dtype.element_ty), mask=mask)

@@ -6,7 +6,7 @@ exchanges between threads, not the memory, take the time: half-precision storage
 
 from __future__ import annotations
 
-from swallowtail.kernels.gpu.gluon import layouts, ranges
+from swallowtail.kernels.gpu.gluon import layouts
 from swallowtail.kernels.gpu.triton.groups import radix, step
 from swallowtail.kernels.gpu.triton_private import gl, gluon
 
@@ -71,6 +71,27 @@ def _diagonal(
 
 
 @gluon.jit
+def _exponent(x):
+    """e with 2^e ≤ the largest number of each vector of x (2^r, ROWS, M) < 2^(e+1), (ROWS,); as in `triton.ranges`."""
+    largest = gl.max(gl.max(gl.abs(x), axis=0), axis=1)  # partners first: they are in one thread
+    e = ((largest.to(gl.int32, bitcast=True) >> 23) & 255) - 127
+    return gl.minimum(gl.maximum(e, -120), 120)
+
+
+@gluon.jit
+def _times_power(x, e, PARTS: gl.constexpr):
+    """x · 2^e for each vector, in so many factors on the same side of 1; e (ROWS,) in any layout."""
+    LAYOUT: gl.constexpr = gl.SliceLayout(1, gl.SliceLayout(0, x.type.layout))
+    e = gl.convert_layout(e, LAYOUT)
+    part = e // PARTS
+    for k in gl.static_range(PARTS):
+        own = part if k + 1 < PARTS else e - (PARTS - 1) * part
+        factor = ((own + 127) << 23).to(gl.float32, bitcast=True)
+        x = x * gl.expand_dims(gl.expand_dims(factor, 1), 0)
+    return x
+
+
+@gluon.jit
 def whole_rotate_kernel(
     x_ptr, y_ptr, u_ptr, v_ptr, u_again_ptr, v_again_ptr, scale_ptr, middle_ptr,
     n, n_rows, row_blocks, x_stride, y_stride, table_stride, scale_stride, middle_stride,
@@ -102,8 +123,8 @@ def whole_rotate_kernel(
     RANGED: gl.constexpr = x_ptr.dtype.element_ty != gl.float16
     BOTH: gl.constexpr = TO_BASIS and FROM_BASIS and MIDDLE
     if RANGED:
-        size = ranges.exponent(ranges.largest(x))  # shape: (ROWS,)
-        x = ranges.times_power(x, -size, 1)
+        size = _exponent(x)  # shape: (ROWS,)
+        x = _times_power(x, -size, 1)
     if TO_BASIS:
         for d in range(DEPTH - 1):
             x = _sweep(
@@ -117,8 +138,8 @@ def whole_rotate_kernel(
     if MIDDLE:
         middle = _diagonal(middle_ptr + batch * middle_stride, n, INNER, GROUPS, BITS, ROWS, WARPS, EVEN)
         if RANGED and BOTH:
-            size_d = ranges.exponent(ranges.largest(middle))  # shape: (1,)
-            middle = ranges.times_power(middle, -size_d, 1)
+            size_d = _exponent(middle)  # shape: (1,)
+            middle = _times_power(middle, -size_d, 1)
             size = size + gl.convert_layout(size_d, size.type.layout)
         x = x * middle
     if FROM_BASIS:
@@ -133,5 +154,5 @@ def whole_rotate_kernel(
                 x, u_again_ptr + d * SWEEP, v_again_ptr + d * SWEEP, GROWING, False, FAST, GROUPS, BITS, ROWS, WARPS
             )  # fmt: skip
     if RANGED:
-        x = ranges.times_power(x, size, 2 if BOTH else 1)
+        x = _times_power(x, size, 2 if BOTH else 1)
     layouts.store(y_ptr + batch * y_stride, x, first, n, n_rows, END, GROUPS, BITS, ROWS, WARPS, EVEN)

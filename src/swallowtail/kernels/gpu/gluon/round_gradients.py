@@ -3,26 +3,12 @@
 As in `gluon.rounds`, with 2 · LANES words per coordinate in shared memory: the vectors y, then their gradients g.
 Before a step is undone, its groups' sums Σ g yᵀ over the tile go to memory: a program writes those of its first tile,
 and adds the others to them, always in the same order. From them `triton.sweeps` makes the gradients of angles.
-
-Where numbers are far from 1, vectors and gradients are copied in once more, times powers of two (`triton.ranges`), and
-the sums of a program are kept times one. Tensor cores take numbers in parts, the smallest of which would be lost.
 """
 
 from __future__ import annotations
 
-from swallowtail.kernels.gpu.gluon import ranges
-from swallowtail.kernels.gpu.gluon.half_code import usual_code
 from swallowtail.kernels.gpu.gluon.pairs import peek, poke, shared_address
-from swallowtail.kernels.gpu.gluon.rounds import (
-    factor,
-    measure,
-    multiplied,
-    note,
-    poke_two,
-    products,
-    step_tables,
-)
-from swallowtail.kernels.gpu.triton.ranges import NOTHING, at_least_lost
+from swallowtail.kernels.gpu.gluon.rounds import factor, multiplied, poke_two, products, step_tables
 from swallowtail.kernels.gpu.triton_private import gl, gluon
 
 SHARES = gl.constexpr(2)  # warps that share a group
@@ -104,18 +90,6 @@ def _add_sums(
 
 
 @gluon.jit
-def _shrink_sums(sums_ptr, steps, factor, SIZE: gl.constexpr, GROUPS: gl.constexpr):
-    """Multiply the sums of earlier tiles; every thread those that it adds to."""
-    OUT: gl.constexpr = products(GROUPS, SHARES)
-    group = gl.arange(0, GROUPS, gl.SliceLayout(1, gl.SliceLayout(2, OUT)))[:, None, None]
-    row = gl.arange(0, SIZE, gl.SliceLayout(0, gl.SliceLayout(2, OUT)))[None, :, None]
-    column = gl.arange(0, SIZE, gl.SliceLayout(0, gl.SliceLayout(1, OUT)))[None, None, :]
-    for step in range(steps):
-        place = sums_ptr + (step * GROUPS + group) * (SIZE * SIZE) + row * SIZE + column
-        gl.store(place, gl.load(place) * factor)
-
-
-@gluon.jit
 def _steps(
     matrix_ptr, place_ptr, sums_ptr, steps, begun, FORWARD: gl.constexpr, EXACT: gl.constexpr, VECTORS: gl.constexpr,
     SIZE: gl.constexpr, LANES: gl.constexpr, GROUPS: gl.constexpr,
@@ -148,7 +122,7 @@ def _steps(
 
 @gluon.jit
 def round_gradients_kernel(
-    y_ptr, g_ptr, out_ptr, matrix_ptr, place_ptr, sums_ptr, size_ptr, n_rows, n_units, steps, tiles, programs,
+    y_ptr, g_ptr, out_ptr, matrix_ptr, place_ptr, sums_ptr, n_rows, n_units, steps, tiles, programs,
     TRANSPOSE: gl.constexpr, SUMS: gl.constexpr, EXACT: gl.constexpr, VECTORS: gl.constexpr, UNIT: gl.constexpr,
     N: gl.constexpr, SIZE: gl.constexpr, LANES: gl.constexpr, COLUMNS: gl.constexpr, GROUPS: gl.constexpr,
     WARPS: gl.constexpr,
@@ -162,7 +136,6 @@ def round_gradients_kernel(
         matrix_ptr: the transposed matrices, or the matrices (TRANSPOSE), (steps, GROUPS, SIZE, SIZE).
         place_ptr: where the rows of each group begin, in bytes, (steps, GROUPS, SIZE).
         sums_ptr: where the sums of each program go, (programs, steps, GROUPS, SIZE, SIZE).
-        size_ptr: where the exponents of these sums go, (programs,).
         n_rows: vectors.
         n_units: n / UNIT.
         steps: of Qᵀ in order, of Q in the opposite order.
@@ -182,11 +155,7 @@ def round_gradients_kernel(
     """
     n = n_units * UNIT
     TILE: gl.constexpr = _copied(LANES, WARPS)
-    # After the rows: a word for the tile, one for each vector, and one for each gradient.
-    WORDS: gl.constexpr = N * LANES * 8
-    memory = gl.allocate_shared_memory(
-        gl.float32, [N + 64 // LANES, 2 * LANES], gl.SwizzledSharedLayout(1, 1, 1, [0])
-    )
+    memory = gl.allocate_shared_memory(gl.float32, [N, 2 * LANES], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     # Without a use the compiler would drop the allocation.
     memory.index(0).store(gl.zeros([2 * LANES], gl.float32, gl.BlockedLayout([1], [32], [WARPS], [0])))
     gl.thread_barrier()
@@ -196,16 +165,10 @@ def round_gradients_kernel(
     lane = gl.arange(0, LANES, gl.SliceLayout(1, TILE))[:, None]
     index = gl.arange(0, COLUMNS, gl.SliceLayout(0, TILE))[None, :]
     base = shared_address(lane * 0)
-    y_word = base + (lane * 4 + (WORDS + 4))
-    g_word = y_word + LANES * 4
-    word = gl.arange(0, 128, gl.BlockedLayout([1], [32], [WARPS], [0]))
-    size = gl.to_tensor(NOTHING)
     program = gl.program_id(0)
     sums_ptr += program.to(gl.int64) * steps * (GROUPS * SIZE * SIZE)
     for tile in range(program, tiles, programs):
         row = tile.to(gl.int64) * LANES + lane
-        poke(shared_address(WORDS + word * 4), word.to(gl.float32) * 0)
-        gl.thread_barrier()
         for start in range(0, n, COLUMNS):
             column = start + index
             inside = (row < n_rows) & (column < n)
@@ -217,58 +180,15 @@ def round_gradients_kernel(
             place = _place(column, LANES, N)
             poke(base + ((lane * 4) ^ place), y)
             poke(base + (((lane + LANES) * 4) ^ place), g)
-            note(y_word, base + WORDS, y)
-            if not SUMS:
-                note(g_word, base + WORDS, g)
         gl.thread_barrier()
-        usual = gl.inline_asm_elementwise(
-            usual_code(LANES if SUMS else 2 * LANES), "=r,r", [shared_address(WORDS)], dtype=gl.int32,
-            is_pure=False, pack=1,
-        )  # fmt: skip
-        new_size = gl.maximum(size, 0)
-        g_size = lane * 0
-        if (usual == 0) | (size > 0):
-            for start in range(0, n, COLUMNS):
-                column = start + index
-                inside = (row < n_rows) & (column < n)
-                measure(y_word, gl.load(y_ptr + row * n + column, mask=inside, other=0.0).to(gl.float32))
-                if not SUMS:
-                    measure(g_word, gl.load(g_ptr + row * n + column, mask=inside, other=0.0).to(gl.float32))
-            gl.thread_barrier()
-            y_bits = peek(y_word).to(gl.int32, bitcast=True)
-            if SUMS:  # noqa: SIM108 (the compiler takes one branch)
-                g_bits = lane * 0 + 0x3F800000  # of 1
-            else:
-                g_bits = peek(g_word).to(gl.int32, bitcast=True)
-            of_products = ranges.product_exponent(y_bits, g_bits)
-            new_size = gl.maximum(size, gl.max(gl.max(of_products, axis=1), axis=0))
-            y_size = at_least_lost(of_products - new_size, gl.float32) - ranges.exponent(y_bits)
-            g_size = ranges.exponent(g_bits)
-            for start in range(0, n, COLUMNS):
-                column = start + index
-                inside = (row < n_rows) & (column < n)
-                place = _place(column, LANES, N)
-                y = gl.load(y_ptr + row * n + column, mask=inside, other=0.0).to(gl.float32)
-                y = y * ranges.power(y_size // 2) * ranges.power(y_size - y_size // 2)
-                poke(base + ((lane * 4) ^ place), y)
-                if not SUMS:
-                    g = gl.load(g_ptr + row * n + column, mask=inside, other=0.0).to(gl.float32)
-                    poke(base + (((lane + LANES) * 4) ^ place), g * ranges.power(-g_size))
-            gl.thread_barrier()
-        if (tile != program) & (new_size > size):
-            _shrink_sums(
-                sums_ptr, steps, ranges.power(at_least_lost(size - new_size, gl.float32)), SIZE, GROUPS
-            )
-        size = new_size
         _steps(
             matrix_ptr, place_ptr, sums_ptr, steps, tile != program, not TRANSPOSE, EXACT, VECTORS, SIZE, LANES,
             GROUPS,
         )  # fmt: skip
         for start in range(0, 0 if SUMS else n, COLUMNS):
             column = start + index
-            g = peek(base + (((lane + LANES) * 4) ^ _place(column, LANES, N))) * ranges.power(g_size)
+            g = peek(base + (((lane + LANES) * 4) ^ _place(column, LANES, N)))
             gl.store(
                 out_ptr + row * n + column, g.to(out_ptr.dtype.element_ty), mask=(row < n_rows) & (column < n)
             )
         gl.thread_barrier()
-    gl.store(size_ptr + program, size)

@@ -13,7 +13,6 @@ accesses at a time have different numbers modulo 4, as far as possible.
 
 from __future__ import annotations
 
-from swallowtail.kernels.gpu.gluon import ranges
 from swallowtail.kernels.gpu.gluon.half_code import usual_code
 from swallowtail.kernels.gpu.gluon.pairs import peek, poke, shared_address
 from swallowtail.kernels.gpu.triton_private import gl, gluon, mma_v2
@@ -50,7 +49,7 @@ def poke_two(address, value):
 
 
 @gluon.jit
-def note(own_word, first_word, x):
+def _note(own_word, first_word, x):
     """Set a vector's own word if a number is at least 2^-64, and the first word if one is 2^64 or more."""
     gl.inline_asm_elementwise(
         "{ .reg .b32 t; .reg .pred p; and.b32 t, $3, 0x7fffffff; setp.ge.u32 p, t, 0x1f800000; "
@@ -60,21 +59,11 @@ def note(own_word, first_word, x):
 
 
 @gluon.jit
-def measure(own_word, x):
+def _measure(own_word, x):
     """A vector's own word becomes the largest of itself and a number without its sign, as an integer."""
     gl.inline_asm_elementwise(
         "{ .reg .b32 t; and.b32 t, $2, 0x7fffffff; red.shared.max.u32 [$1], t; mov.b32 $0, 0; }",
         "=r,r,f", [own_word, x], dtype=gl.int32, is_pure=False, pack=1,
-    )  # fmt: skip
-
-
-@gluon.jit
-def _measure_by_warps(word, x):
-    """A word becomes the largest of itself and all numbers without their signs: one thread of each warp writes."""
-    gl.inline_asm_elementwise(
-        "{ .reg .b32 t, l; .reg .pred p; and.b32 t, $2, 0x7fffffff; redux.sync.max.u32 t, t, 0xffffffff; "
-        "mov.u32 l, %laneid; setp.eq.u32 p, l, 0; @p red.shared.max.u32 [$1], t; mov.b32 $0, 0; }",
-        "=r,r,f", [word, x], dtype=gl.int32, is_pure=False, pack=1,
     )  # fmt: skip
 
 
@@ -192,7 +181,7 @@ def rounds_kernel(
     """
     n = n_units * UNIT
     TILE: gl.constexpr = _copied(LANES, WARPS)
-    # After the rows: a word for the tile, one for each vector, and one for the diagonal.
+    # After the rows: a word for the tile and one for each vector.
     WORDS: gl.constexpr = N * LANES * 4
     memory = gl.allocate_shared_memory(
         gl.float32, [N * LANES // 32 + 2, 32], gl.SwizzledSharedLayout(1, 1, 1, [0])
@@ -208,7 +197,6 @@ def rounds_kernel(
     index = gl.arange(0, COLUMNS, gl.SliceLayout(0, TILE))[None, :]
     base = shared_address(lane * 0)
     own_word = base + (lane * 4 + (WORDS + 4))
-    word_d = shared_address(index * 0) + (WORDS + 160)
     word = gl.arange(0, 64, gl.BlockedLayout([1], [32], [WARPS], [0]))
     poke(shared_address(WORDS + word * 4), word.to(gl.float32) * 0)
     gl.thread_barrier()
@@ -216,10 +204,8 @@ def rounds_kernel(
     for start in range(0, n, COLUMNS):
         column = start + index
         x = gl.load(x_ptr + row * n + column, mask=(row < n_rows) & (column < n), other=0.0).to(gl.float32)
-        note(own_word, base + WORDS, x)
+        _note(own_word, base + WORDS, x)
         poke(base + ((lane * 4) ^ _place(column, LANES, N)), x)
-        if TO_BASIS and FROM_BASIS:
-            _measure_by_warps(word_d, gl.load(middle_ptr + column, mask=column < n, other=0.0))
     gl.thread_barrier()
     usual = gl.inline_asm_elementwise(
         usual_code(LANES), "=r,r", [shared_address(WORDS)], dtype=gl.int32, is_pure=False, pack=1
@@ -230,38 +216,29 @@ def rounds_kernel(
         for start in range(0, n, COLUMNS):
             column = start + index
             x = gl.load(x_ptr + row * n + column, mask=(row < n_rows) & (column < n), other=0.0)
-            measure(own_word, x.to(gl.float32))
+            _measure(own_word, x.to(gl.float32))
         gl.thread_barrier()
         top = peek(own_word).to(gl.int32, bitcast=True)
-        exponent = ranges.exponent(top)
-        power = ranges.power(-exponent)
+        exponent = gl.minimum(gl.maximum((top >> 23) - 127, -120), 120)
+        power = ((127 - exponent) << 23).to(gl.float32, bitcast=True)
         for start in range(0, n, COLUMNS):
             column = start + index
             x = gl.load(x_ptr + row * n + column, mask=(row < n_rows) & (column < n), other=0.0)
             poke(base + ((lane * 4) ^ _place(column, LANES, N)), x.to(gl.float32) * power)
         gl.thread_barrier()
+    back = ((127 + exponent) << 23).to(gl.float32, bitcast=True)
     if TO_BASIS:
         _steps(to_ptr, place_ptr, steps, True, EXACT, SIZE, LANES, WARPS)
     if TO_BASIS and FROM_BASIS:
-        # D is divided by a power of two as well: it might bring usual vectors out of the range.
-        size_d = ranges.exponent(peek(word_d).to(gl.int32, bitcast=True))
-        power_d = ranges.power(-size_d)
-        exponent = exponent + ranges.exponent(
-            peek(shared_address(lane * 0) + (WORDS + 160)).to(gl.int32, bitcast=True)
-        )
         for start in range(0, n, COLUMNS):
             column = start + index
             place = base + ((lane * 4) ^ _place(column, LANES, N))
             d = gl.load(middle_ptr + column, mask=column < n, other=0.0)
-            poke(place, peek(place) * (d * power_d))
+            poke(place, peek(place) * d)
         gl.thread_barrier()
     if FROM_BASIS:
         _steps(from_ptr, place_ptr, steps, False, EXACT, SIZE, LANES, WARPS)
-    part = exponent // 2 if TO_BASIS and FROM_BASIS else exponent
-    back = ranges.power(part)
     for start in range(0, n, COLUMNS):
         column = start + index
         y = peek(base + ((lane * 4) ^ _place(column, LANES, N))) * back
-        if TO_BASIS and FROM_BASIS:
-            y = y * ranges.power(exponent - part)
         gl.store(y_ptr + row * n + column, y.to(y_ptr.dtype.element_ty), mask=(row < n_rows) & (column < n))

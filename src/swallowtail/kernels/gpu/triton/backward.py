@@ -20,26 +20,15 @@ from swallowtail.kernels.gpu.triton.groups import (  # fmt: skip
     table_offsets,
     to_group,
 )
-from swallowtail.kernels.gpu.triton.ranges import (
-    NOTHING,
-    at_least_lost,
-    exponent,
-    power,
-    product_exponent,
-    times_power,
-)
 from swallowtail.kernels.gpu.triton.tiles import load_tile, store_tile
 
 
 @triton.jit
 def _backward_stage(
-    y, g, u_ptr, v_ptr, sum_ptr, begun, shrink, BIT: tl.constexpr, FIRST: tl.constexpr, H: tl.constexpr,
+    y, g, u_ptr, v_ptr, sum_ptr, begun, BIT: tl.constexpr, FIRST: tl.constexpr, H: tl.constexpr,
     ROWS: tl.constexpr, M: tl.constexpr, TRANSPOSE: tl.constexpr,
 ):  # fmt: skip
-    """Add the wedge products of one stage to the program's sums, then take both sides back through it.
-
-    Earlier sums are first multiplied by ``shrink``.
-    """
+    """Add the wedge products of one stage to the program's sums, then take both sides back through it."""
     ABOVE: tl.constexpr = H // 2**BIT
     BELOW: tl.constexpr = 2**BIT
     WIDE: tl.constexpr = 4 if H >= 4 else H
@@ -50,7 +39,7 @@ def _backward_stage(
     ga, gb = partners(g, ABOVE, BELOW, ROWS, M)
     wedge = tl.reshape(tl.sum(gb * ya - ga * yb, axis=2), (H // WIDE, WIDE, M))
     before = tl.load(sum_ptr + offsets, mask=begun, other=0.0)
-    tl.store(sum_ptr + offsets, before * shrink + tl.permute(wedge, (2, 0, 1)))
+    tl.store(sum_ptr + offsets, before + tl.permute(wedge, (2, 0, 1)))
     ya, yb = step(ya, yb, u, v, TRANSPOSE, False)
     ga, gb = step(ga, gb, u, v, TRANSPOSE, False)
     return rejoin(ya, yb, ABOVE, BELOW, ROWS, M), rejoin(ga, gb, ABOVE, BELOW, ROWS, M)
@@ -58,7 +47,7 @@ def _backward_stage(
 
 @triton.jit
 def _backward_group(
-    y, g, u_ptr, v_ptr, sum_ptr, begun, shrink, GROUP: tl.constexpr, GROUPS: tl.constexpr, BITS: tl.constexpr,
+    y, g, u_ptr, v_ptr, sum_ptr, begun, GROUP: tl.constexpr, GROUPS: tl.constexpr, BITS: tl.constexpr,
     COLS: tl.constexpr, ROWS: tl.constexpr, GROWING: tl.constexpr, TRANSPOSE: tl.constexpr,
 ):  # fmt: skip
     """The stages of one group on y and g, both (ROWS, N)."""
@@ -70,7 +59,7 @@ def _backward_group(
     g = to_group(g, 2**r, LOW, HIGH, ROWS)
     for i in tl.static_range(r):
         y, g = _backward_stage(
-            y, g, u_ptr, v_ptr, sum_ptr, begun, shrink, i if GROWING else r - 1 - i, FIRST, 2 ** (r - 1), ROWS,
+            y, g, u_ptr, v_ptr, sum_ptr, begun, i if GROWING else r - 1 - i, FIRST, 2 ** (r - 1), ROWS,
             HIGH * LOW, TRANSPOSE
         )  # fmt: skip
     return from_group(y, 2**r, LOW, HIGH, ROWS), from_group(g, 2**r, LOW, HIGH, ROWS)
@@ -78,9 +67,9 @@ def _backward_group(
 
 @triton.jit(do_not_specialize=["n_rows", "row_blocks", "slots", "begun"])
 def backward_kernel(
-    y_ptr, g_ptr, y_out_ptr, g_out_ptr, u_ptr, v_ptr, sum_ptr, size_ptr,
+    y_ptr, g_ptr, y_out_ptr, g_out_ptr, u_ptr, v_ptr, sum_ptr,
     n, n_rows, row_blocks, tiles, slots, y_stride, g_stride, y_out_stride, g_out_stride, table_stride,
-    sum_stride, slot_stride, size_stride, size_slot_stride, begun,
+    sum_stride, slot_stride, begun,
     KEEP_Y: tl.constexpr, TRANSPOSE: tl.constexpr, GROWING: tl.constexpr, DEPTH: tl.constexpr, EVEN: tl.constexpr,
     DIRECT: tl.constexpr,
     GROUPS: tl.constexpr, BITS: tl.constexpr, COLS: tl.constexpr, STRIDE: tl.constexpr, ROWS: tl.constexpr,
@@ -90,9 +79,6 @@ def backward_kernel(
     A program takes the row blocks slot, slot + slots, … of one tile. It keeps its own sums; all of them are (slots,
     DEPTH, tiles, BITS, N/2). Nothing is added in an order that could change from run to run. The sums start from zero
     unless ``begun`` is 1. GROWING is the order of strides on the way back. KEEP_Y writes y too, for the next pass.
-
-    Vectors come times powers of two (`ranges`), and the exponent of a program's sums goes to its places in (slots,
-    DEPTH, tiles). In fp16 nothing can leave the range of the arithmetic.
     """
     program = tl.program_id(0)
     tile = program % tiles
@@ -103,10 +89,7 @@ def backward_kernel(
     u_ptr += batch * table_stride + tile.to(tl.int64) * SWEEP
     v_ptr += batch * table_stride + tile.to(tl.int64) * SWEEP
     sum_ptr += batch * sum_stride + slot.to(tl.int64) * slot_stride + tile.to(tl.int64) * SWEEP
-    size_ptr += batch * size_stride + slot.to(tl.int64) * size_slot_stride + tile
     DTYPE: tl.constexpr = u_ptr.dtype.element_ty
-    RANGED: tl.constexpr = y_ptr.dtype.element_ty != tl.float16 or g_ptr.dtype.element_ty != tl.float16
-    size = tl.load(size_ptr, mask=begun > 0, other=NOTHING if RANGED else 0)
     IN: tl.constexpr = direct_group(GROWING, True, GROUPS, COLS, DIRECT)
     OUT: tl.constexpr = direct_group(GROWING, False, GROUPS, COLS, DIRECT)
     for block in range(slot, row_blocks, slots):
@@ -117,30 +100,14 @@ def backward_kernel(
         g = load_tile(
             g_ptr + batch * g_stride, rows, tile, n, n_rows, DTYPE, IN, EVEN, GROUPS, BITS, COLS, ROWS, STRIDE
         )  # fmt: skip
-        if RANGED:
-            y_largest, g_largest = tl.max(tl.abs(y), axis=1), tl.max(tl.abs(g), axis=1)  # shapes: (ROWS,)
-            of_products = product_exponent(y_largest, g_largest)
-            new_size = tl.maximum(size, tl.max(of_products, axis=0))
-            shrink = power(at_least_lost(size - new_size, DTYPE), DTYPE)
-            size = new_size
-            y_size = exponent(y_largest) - at_least_lost(of_products - size, DTYPE)
-            g_size = exponent(g_largest)
-            y = times_power(y, -y_size[:, None], 2)
-            g = g * power(-g_size, DTYPE)[:, None]
-        else:
-            shrink = 1.0
         for i in range(DEPTH):
             d = i if TRANSPOSE else DEPTH - 1 - i
             for j in tl.static_range(GROUPS):
                 y, g = _backward_group(
                     y, g, u_ptr + d * sweep, v_ptr + d * sweep, sum_ptr + d * sweep, block + begun > slot,
-                    shrink, j if GROWING else GROUPS - 1 - j, GROUPS, BITS, COLS, ROWS, GROWING, TRANSPOSE,
+                    j if GROWING else GROUPS - 1 - j, GROUPS, BITS, COLS, ROWS, GROWING, TRANSPOSE,
                 )  # fmt: skip
-        if RANGED:
-            g = g * power(g_size, DTYPE)[:, None]
         if KEEP_Y:
-            if RANGED:
-                y = times_power(y, y_size[:, None], 2)
             store_tile(
                 y_out_ptr + batch * y_out_stride, y, rows, tile, n, n_rows, OUT, EVEN, GROUPS, BITS, COLS,
                 ROWS, STRIDE
@@ -150,61 +117,21 @@ def backward_kernel(
             STRIDE
         )  # fmt: skip
         tl.debug_barrier()  # the next block adds to the sums that this one wrote
-    for d in range(DEPTH):
-        tl.store(size_ptr + d * tiles, size)
-
-
-@triton.jit
-def _sizes(size_ptr, at, slot, size, slots, SPAN: tl.constexpr, BLOCK: tl.constexpr):
-    """The exponents of places of some slots, (SLOTS, BLOCK), or (SLOTS, 1) where they have one in common."""
-    if SPAN == 0:
-        sizes = tl.load(size_ptr + slot * 0, mask=slot < slots, other=NOTHING)[:, None]
-    elif SPAN % BLOCK == 0:
-        first = tl.program_id(0) * BLOCK // SPAN
-        sizes = tl.load(size_ptr + slot * (size // SPAN) + first, mask=slot < slots, other=NOTHING)[:, None]
-    else:
-        inside = (slot < slots)[:, None] & (at < size)[None, :]
-        places = slot[:, None] * (size // SPAN) + at[None, :] // SPAN
-        sizes = tl.load(size_ptr + places, mask=inside, other=NOTHING)
-    return sizes
 
 
 @triton.jit(do_not_specialize=["slots"])
 def collect_kernel(
-    sum_ptr, index_ptr, size_ptr, kept_ptr, out_ptr, K, size, slots,
-    SIGN: tl.constexpr, SIZED: tl.constexpr, KEEP: tl.constexpr, SPAN: tl.constexpr, SLOTS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Add up the slots of (B, slots, size) and write each place's sum to its angle in (B, K), by ``index`` (size,).
-
-    SIZED: every SPAN places of a slot are to be taken times 2^E, E from (B, slots, size / SPAN), or all places times
-    one 2^E (SPAN 0). KEEP, where there is one E per slot: the results lack the largest 2^E, and this E is kept.
-    """
+    sum_ptr, index_ptr, out_ptr, K, size, slots, SIGN: tl.constexpr, SLOTS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Add up the slots of (B, slots, size) and write each place's sum to its angle in (B, K), by ``index`` (size,)."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     batch = tl.program_id(1).to(tl.int64)
-    if SIZED:
-        if SPAN > 0:
-            size_ptr += batch * slots * (size // SPAN)
-        largest = tl.full((BLOCK,), NOTHING, tl.int32)
-        for first in range(0, slots, SLOTS):
-            slot = first + tl.arange(0, SLOTS)
-            sizes = _sizes(size_ptr, at, slot, size, slots, SPAN, BLOCK)
-            largest = tl.maximum(largest, tl.max(sizes, axis=0))
-        if KEEP:
-            tl.store(kept_ptr, tl.max(largest, axis=0))  # every program stores the same
     total = tl.zeros((SLOTS, BLOCK), tl.float64)
     for first in range(0, slots, SLOTS):
         slot = first + tl.arange(0, SLOTS)
         inside = (slot < slots)[:, None] & (at < size)[None, :]
         offsets = (batch * slots + slot)[:, None] * size + at[None, :]
-        part = tl.load(sum_ptr + offsets, mask=inside, other=0.0).to(tl.float64)
-        if SIZED:
-            sizes = _sizes(size_ptr, at, slot, size, slots, SPAN, BLOCK) - largest[None, :]
-            part = part * power(at_least_lost(sizes, tl.float64), tl.float64)
-        total += part
+        total += tl.load(sum_ptr + offsets, mask=inside, other=0.0).to(tl.float64)
     index = tl.load(index_ptr + at, mask=at < size, other=0)
-    result = SIGN * tl.sum(total, axis=0)
-    if SIZED and not KEEP:
-        result = times_power(result, tl.maximum(largest, -2000), 2)
-    result = result.to(out_ptr.dtype.element_ty)
+    result = (SIGN * tl.sum(total, axis=0)).to(out_ptr.dtype.element_ty)
     tl.store(out_ptr + batch * K + index - 1, result, mask=index > 0)

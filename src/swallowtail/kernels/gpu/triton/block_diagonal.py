@@ -9,8 +9,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from swallowtail.kernels.gpu.triton.ranges import exponent, power, times_power
-
 
 @triton.jit
 def _matrix(ptr, block, TRANSPOSE: tl.constexpr, SIZE: tl.constexpr):
@@ -31,14 +29,6 @@ def _places(tile, start, stop, n, n_rows, EVEN: tl.constexpr, SIZE: tl.constexpr
     if not EVEN:
         inside = inside & (at < stop)[None, :]
     return rows[:, None] * n + at[None, :], inside
-
-
-@triton.jit
-def _lost_in_parts(x):
-    """Whether tensor cores might lose numbers of x: they take float32 in parts, of which the smallest is 2^-24 x."""
-    size = tl.abs(x)
-    lost = ((size > 0) & (size < 1e-28)) | (size > 1e37)
-    return tl.max(tl.max(lost.to(tl.int32), axis=1), axis=0) > 0
 
 
 @triton.jit
@@ -68,8 +58,6 @@ def block_diagonal_kernel(
         ROWS: vectors per tile.
         STAGES: tiles on their way from memory.
         PRECISION: of products of float32.
-
-    Float32 vectors and matrices may have any size (`ranges`).
     """
     n = n_units * UNIT
     block = tl.program_id(0) % blocks
@@ -77,33 +65,14 @@ def block_diagonal_kernel(
     start = tl.load(start_ptr + block) // UNIT * UNIT
     stop = tl.load(start_ptr + block + 1) // UNIT * UNIT
     matrix = _matrix(matrix_ptr, block, TRANSPOSE, SIZE)
-    RANGED: tl.constexpr = x_ptr.dtype.element_ty == tl.float32
-    if RANGED:
-        matrix_size = exponent(tl.max(tl.max(tl.abs(matrix), axis=1), axis=0))
-        matrix = matrix * power(-matrix_size, tl.float32)
-        matrix_power = power(matrix_size, tl.float32)
     gain = tl.load(gain_ptr) if GAIN else 1.0
-    lost = n_rows < 0
-    first = tl.program_id(0) // blocks
-    for tile in tl.range(first, tiles, workers, num_stages=STAGES):
+    for tile in tl.range(tl.program_id(0) // blocks, tiles, workers, num_stages=STAGES):
         place, inside = _places(tile, start, stop, n, n_rows, EVEN, SIZE, ROWS)
         x = tl.load(x_ptr + place, mask=inside, other=0.0)
         y = tl.dot(x, matrix, input_precision=PRECISION)
         if GAIN:
             y *= gain
-        if RANGED:
-            y *= matrix_power
-            lost = lost | _lost_in_parts(x)
         tl.store(y_ptr + place, y.to(x.dtype), mask=inside)
-    if RANGED:
-        # Seldom: all tiles once more. A branch in the loop above would take registers from the usual ones.
-        tl.debug_barrier()
-        for tile in tl.range(first, tiles if lost else first, workers, num_stages=1):
-            place, inside = _places(tile, start, stop, n, n_rows, EVEN, SIZE, ROWS)
-            x = tl.load(x_ptr + place, mask=inside, other=0.0)
-            size = exponent(tl.max(tl.abs(x), axis=1))  # shape: (ROWS,)
-            y = tl.dot(x * power(-size, tl.float32)[:, None], matrix, input_precision=PRECISION)
-            tl.store(y_ptr + place, times_power(y, (size + matrix_size)[:, None], 2), mask=inside)
 
 
 @triton.jit

@@ -3,19 +3,12 @@
 A rotation's steps can exceed the range of the dtype although its result does not: by a factor of √n in the plain form,
 by the reciprocal of the smallest scale in the fast form. Kernels therefore take each vector times a power of two. That
 rounds nothing, and costs one maximum per vector and two multiplications per number.
-
-Gradients of angles are sums Σ (g_j y_i − g_i y_j) over vectors y and their gradients g. A program takes each g times a
-power of its own, and each y times another, such that the products of all vectors have one power 2^−E in common, and the
-largest is near 1. E grows when a larger product comes: what was summed before is taken times another power of two.
-`backward.collect_kernel` adds up the programs' sums by their E, in float64.
 """
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
-
-NOTHING = tl.constexpr(-4000)  # stands for the exponent of zero: below all sums of two exponents
 
 
 @triton.jit
@@ -50,16 +43,3 @@ def times_power(x, e, PARTS: tl.constexpr):
     for _ in tl.static_range(PARTS - 1):
         x = x * power(part, x.dtype)
     return x * power(e - (PARTS - 1) * part, x.dtype)
-
-
-@triton.jit
-def product_exponent(y_largest, g_largest):
-    """The exponent of the products of two vectors with these largest numbers."""
-    nothing = (y_largest == 0) | (g_largest == 0)
-    return tl.where(nothing, NOTHING, exponent(y_largest) + exponent(g_largest))
-
-
-@triton.jit
-def at_least_lost(e, DTYPE: tl.constexpr):
-    """e ≤ 0, or so small a number that 2^e is lost beside 1, although vectors times 2^e keep their digits."""
-    return tl.maximum(e, -400 if DTYPE == tl.float64 else -80)  # noqa: SIM300 (no constant)
