@@ -37,9 +37,9 @@ class Plan(NamedTuple):
         """The start's, of all rotations: 0.3 with 8 steps. With 2 steps 0.6 leaves 2 to 8 % less error."""
         return 0.3 * (8 / max(self.steps, 1)) ** 0.5
 
-    def limited(self, n: int) -> Plan:
-        """The same with as many steps as n coordinates are worth on a CPU."""
-        return self.of(min(self.steps, max(FEWEST, int(WORK / (4.0 * n**3)))))
+    def limited(self, n: int, work: float = WORK) -> Plan:
+        """The same with as many steps as n coordinates are worth on a CPU, or for other ``work``."""
+        return self.of(min(self.steps, max(FEWEST, int(work / (4.0 * n**3)))))
 
     def of(self, steps: int) -> Plan:
         """The same with so many steps, and one start where these are few."""
