@@ -9,26 +9,26 @@ from sklearn.datasets import load_breast_cancer
 from swallowtail import GivensCovariance
 from swallowtail.gaussians import regularise
 from swallowtail.gaussians.blend import Seen
-from swallowtail.gaussians.caution import MANY, MORE, SHARE, cautious
+from swallowtail.gaussians.caution import FEWEST, MANY, MORE, SHARE, cautious
 
 COLUMNS = 5
 UNITS = 10.0 ** np.arange(COLUMNS)
 WEIGHTS = np.array([0.0, 0.25, 0.75])  # of "shrunk", "scaled" and some other
 
 
-def seen(units, heavy, n_samples=20):
+def seen(units, heavy, n_samples=FEWEST):
     """A fold whose held-out rows are Gaussian or have the tails of Student's t with one degree of freedom."""
     rng = np.random.default_rng(0)
-    rows = rng.standard_normal((n_samples, COLUMNS))
+    rows = rng.standard_normal((n_samples, len(units)))
     if heavy:
         rows /= np.abs(rng.standard_normal((n_samples, 1)))
     rows *= units
-    members = [np.eye(COLUMNS) / np.mean(units**2), np.diag(1 / units**2), np.diag(1 / units**2)]
-    return Seen(members, rows.T @ rows / n_samples, np.eye(COLUMNS), rows)
+    members = [np.eye(len(units)) / np.mean(units**2), np.diag(1 / units**2), np.diag(1 / units**2)]
+    return Seen(members, rows.T @ rows / n_samples, np.eye(len(units)), rows)
 
 
 def test_heavy_tails_in_different_units_ask_for_caution():
-    found = cautious([seen(UNITS, True)], WEIGHTS, 0, 1, 20)
+    found = cautious([seen(UNITS, True)], WEIGHTS, 0, 1, FEWEST)
     expected = np.array([0.0, 0.25 * (1 - SHARE) + SHARE, 0.75 * (1 - SHARE)]) / (1 + MORE)
     np.testing.assert_allclose(found, expected)
 
@@ -36,9 +36,10 @@ def test_heavy_tails_in_different_units_ask_for_caution():
 @pytest.mark.parametrize(
     ("units", "heavy", "n_samples"),
     [
-        (np.ones(COLUMNS), True, 20),
-        (UNITS, False, 20),
-        (UNITS, True, COLUMNS),
+        (np.ones(COLUMNS), True, FEWEST),
+        (UNITS, False, FEWEST),
+        (UNITS, True, FEWEST - 1),
+        (np.resize(UNITS, COLUMNS + 20), True, FEWEST),
         (UNITS, True, MANY * COLUMNS + 1),
     ],
 )

@@ -6,8 +6,8 @@ And the rows that would be worst are not among the few that are held out. So hal
 of OAS of the correlations, and all variances grow by a tenth. With 80 rows of breast cancer this costs 0.01 nats per
 dimension, and the lowest score of 40 splits is −1022 and not −1636.
 
-With no more rows than columns a column's own variance is not known well enough: 13 rows of the Boston house prices
-lost half a nat per dimension.
+Fewer rows do not tell a column's own variance well enough: 13 rows of the Boston house prices lost half a nat per
+dimension.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 
 from swallowtail.gaussians.blend import Seen, best_single
 
+FEWEST = 20  # rows, and no fewer than columns
 MANY = 6.0  # rows per column; with more it costs 0.02 nats per dimension
 UNITS = 0.1  # nats per dimension by which shrunk correlations describe held-out rows better, if units differ
 # Tails are heavy if log squared distances of held-out rows deviate this many times as much as a Gaussian's. On average
@@ -39,7 +40,7 @@ def cautious(
         n_samples: rows of the whole sample.
     """
     n = len(folds[0].moments)
-    if not n < n_samples <= MANY * n:
+    if not max(n, FEWEST) <= n_samples <= MANY * n:
         return weights
     if best_single(folds, shrunk).loss - best_single(folds, scaled).loss < UNITS:
         return weights
