@@ -8,9 +8,10 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from tqdm import tqdm
 
 from swallowtail import GivensDiscriminant
-from swallowtail.gaussians import regularise
+from swallowtail.gaussians import discriminant, regularise
 from swallowtail.gaussians.classes import Candidate, Classes, class_scores
 
 QUICK = {"rotations": "tied", "pooling": 0.5}
@@ -129,6 +130,24 @@ def test_what_is_written_as_rotations_scores_as_what_was_tried(wine):
         rtol=0.02,
         atol=0.1,
     )
+
+
+def test_a_bar_is_shown_when_asked_for_and_reaches_its_end(wine, capfd, monkeypatch):
+    ends = []
+
+    class Bar(tqdm):
+        def close(self):
+            ends.append((self.n, self.total))
+            super().close()
+
+    monkeypatch.setattr(discriminant, "tqdm", Bar)
+    train, _, y, _ = wine
+    GivensDiscriminant(**QUICK).fit(train, y)
+    assert not capfd.readouterr().err
+    GivensDiscriminant(**QUICK, verbose=1).fit(train, y)
+    assert "classes: " in capfd.readouterr().err
+    done, total = ends[-1]
+    assert done == total == 5 * 2 + 1  # in each of five folds a fit and one candidate, and the last fit
 
 
 def test_classes_of_few_rows():

@@ -5,7 +5,7 @@ pixel that was dark in all rows and is bright in the next makes a huge distance.
 xᵀΣ⁻¹x ≤ κ xᵀC⁻¹x for every x. In a basis where C is 1 and Σ⁻¹ is diagonal, it cuts the entries of Σ⁻¹ off at κ.
 
 Held-out rows say what the bound costs on average and what it saves the row that it helps most (`worth_it`). Where
-columns differ in their units C describes nothing, and the bound only costs.
+columns differ in their units C describes nothing, and the bound only costs; caution.py is for those.
 """
 
 from __future__ import annotations

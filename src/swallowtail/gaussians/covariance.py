@@ -42,9 +42,10 @@ class GivensCovariance(Merging, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     rotations and terms. Where held-out rows ask for it, squared distances stay below three times OAS's (bound.py).
     Fewer rows than columns, constant columns and duplicate columns are fine.
 
-    To tell classes apart use `GivensDiscriminant`. One covariance per class, each chosen for its own density, is 0.1
-    less accurate on Fashion-MNIST than the best classical rival, and the changes that mend it cost density
-    (docs/benchmarks.md, "Densities and classes want different covariances").
+    This estimator is made for densities, distances and whitening; to tell classes apart use `GivensDiscriminant`. One
+    covariance per class, each chosen for its own density, is 0.1 less accurate on Fashion-MNIST than the best classical
+    rival, and the changes that mend it cost density (docs/benchmarks.md, "Densities and classes want different
+    covariances").
 
     ``statistics_`` holds a sample of at most 4096 rows as they are, and so does every pickle of the estimator.
 

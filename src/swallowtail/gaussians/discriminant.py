@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
+from tqdm import tqdm
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
@@ -35,6 +36,8 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
     discriminant analysis is tried as well, written as rotations and rank-one terms (classes.py). Held-out log-loss
     chooses, and sets the temperature of the probabilities: Gaussians in many dimensions are too sure of themselves.
 
+    This estimator is made to tell classes apart; for densities use `GivensCovariance` or `GivensMixture`.
+
     Args:
         rotations: "full" (one Q per class), "tied" (one for all), or "auto". With more than 64 columns, "auto" tries a
             Q per class only where classes have as many rows as columns.
@@ -42,6 +45,7 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
         n_rotations: the largest K of a Q; by default as in `GivensCovariance`.
         priors: probabilities of the classes in the order of ``classes_``; by default their shares of the rows.
         random_state: of the rows held out.
+        verbose: show a progress bar.
 
     Attributes:
         classes_, priors_, means_: shapes (k,), (k,) and (k, n).
@@ -62,12 +66,14 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
         n_rotations: int | None = None,
         priors: Any = None,
         random_state: Any = None,
+        verbose: int = 0,
     ) -> None:
         self.rotations = rotations
         self.pooling = pooling
         self.n_rotations = n_rotations
         self.priors = priors
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> GivensDiscriminant:
         """Fit to the rows of X (N, n) with classes y (N,); two classes or more, and rows that differ within them.
@@ -96,13 +102,17 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
             self.priors_ = shares("priors", self.priors, len(weight), above_0=True)
         fewest, usual = int(counts.min()), float(np.median(counts))
         tried = candidates(self.rotations, self.pooling, fewest, usual, X.shape[1])
-        # Where columns are many, the pooled covariance is regularised once, by all rows, and not in every fold.
-        whole = Classes(X, labels, often, self.n_rotations, tried) if X.shape[1] > len(X) else None
-        plan = None if whole is None else whole.plan
-        chosen, self.temperature_ = self._choose(X, labels, often, tried, fewest, plan)
-        self.rotations_, self.pooling_, self.shrinkage_ = chosen
-        classes = whole or Classes(X, labels, often, self.n_rotations, [chosen])
-        self._shapes, self.means_ = classes.shapes(chosen), classes.means
+        splits = self._splits(X, labels, fewest)
+        steps = len(splits) * (1 + len(tried)) + 1
+        with tqdm(total=steps, desc="classes", disable=not self.verbose, leave=False) as bar:
+            # Where columns are many, the pooled covariance is regularised once, by all rows, and not in every fold.
+            whole = Classes(X, labels, often, self.n_rotations, tried) if X.shape[1] > len(X) else None
+            plan = None if whole is None else whole.plan
+            chosen, self.temperature_ = self._choose(X, labels, often, tried, splits, plan, bar)
+            self.rotations_, self.pooling_, self.shrinkage_ = chosen
+            classes = whole or Classes(X, labels, often, self.n_rotations, [chosen])
+            self._shapes, self.means_ = classes.shapes(chosen), classes.means
+            bar.update()
 
     @property
     def covariances_(self) -> list[Any]:
@@ -135,34 +145,43 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
         X = rows_of(self, X, reset=False)
         return np.log(self.priors_) + class_scores(X, self.means_, self._shapes)
 
+    def _splits(self, X: np.ndarray, labels: np.ndarray, fewest: int) -> list[Any]:
+        """Rows to fit and rows to hold out, fold by fold; none where a class has too few."""
+        if fewest < FOLDS:
+            return []
+        folds = FOLDS if X.size > SMALL else min(MORE_FOLDS, fewest)
+        split: Any = StratifiedKFold(folds, shuffle=True, random_state=self.random_state)
+        if X.size > LARGE:
+            split = StratifiedShuffleSplit(1, test_size=0.25, random_state=self.random_state)
+        return list(split.split(X, labels))
+
     def _choose(
         self,
         X: np.ndarray,
         labels: np.ndarray,
         often: np.ndarray,
         tried: list[Candidate],
-        fewest: int,
+        splits: list[Any],
         plan: Plan | None,
+        bar: Any,
     ) -> tuple[Candidate, float]:
         """The candidate with the least held-out log-loss, and its temperature.
 
         The last candidate, linear discriminant analysis as a rule, is left only for one that is better by more than
         one standard error of the difference.
         """
-        if fewest < FOLDS:
+        if not splits:
             return tried[-1], 1.0
-        folds = FOLDS if X.size > SMALL else min(MORE_FOLDS, fewest)
-        split: Any = StratifiedKFold(folds, shuffle=True, random_state=self.random_state)
-        if X.size > LARGE:
-            split = StratifiedShuffleSplit(1, test_size=0.25, random_state=self.random_state)
         losses = np.zeros((len(tried), len(TEMPERATURES), len(X)))  # of every row, times its weight
-        for train, held in split.split(X, labels):
+        for train, held in splits:
             classes = Classes(X[train], labels[train], often[train], self.n_rotations, tried, plan)
+            bar.update()
             for index, candidate in enumerate(tried):
                 scores = np.log(self.priors_) + classes.scores(X[held], candidate)
                 for place, temperature in enumerate(TEMPERATURES):
                     logs = log_softmax(scores / temperature, axis=1)
                     losses[index, place, held] = -often[held] * logs[np.arange(len(held)), labels[held]]
+                bar.update()
         warmth = losses.sum(2).argmin(1)  # shape: (candidates,)
         per_row = losses[np.arange(len(tried)), warmth]
         best = int(per_row.sum(1).argmin())

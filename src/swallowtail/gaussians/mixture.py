@@ -38,6 +38,8 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
     variances D exactly. Rotations are chosen again when EM on the rest has settled, and are kept only where they
     raise the expected log-likelihood.
 
+    This estimator is made for densities and clusters; to predict classes that are known use `GivensDiscriminant`.
+
     Args:
         n_components: k.
         n_rotations: the largest K of each component; by default n⌈lg n⌉/2.

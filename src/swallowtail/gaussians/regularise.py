@@ -12,8 +12,8 @@ S is the sample covariance of the training rows of a fold, in units of its mean 
 
 `choose` compares the mean held-out log-density over all folds: first of rotations, each rule for D learned from the
 other folds, and of numbers of factors; then of sums of the five precision matrices (blend.py). A model that alone is
-as good, within `TOLERANCE`, is taken alone. bound.py keeps outliers in bounds. `covariance` applies the plan to a whole
-sample, and written.py writes the result as Q D^½ (1 + V diag(w) Vᵀ) D^½ Qᵀ.
+as good, within `TOLERANCE`, is taken alone. caution.py and bound.py keep outliers in bounds. `covariance` applies the
+plan to a whole sample, and written.py writes the result as Q D^½ (1 + V diag(w) Vᵀ) D^½ Qᵀ.
 
 The ridge is there for nearly constant columns: two of them that were once non-zero together would look perfectly
 correlated.
@@ -30,6 +30,7 @@ from swallowtail.fitting.core.product import conjugate, rotate_rows
 from swallowtail.gaussians import factors, spectrum
 from swallowtail.gaussians.blend import Seen, best_blend, best_single, inverse
 from swallowtail.gaussians.bound import bounded, worth_it
+from swallowtail.gaussians.caution import cautious
 from swallowtail.gaussians.selection import Fold, grow, mean_variance
 from swallowtail.gaussians.shrinkage import reconsidered, scaled, shrunk
 from swallowtail.gaussians.spectrum import RULES, Axes, Level
@@ -102,11 +103,11 @@ def choose(
     seen = (
         _seen(fold, axes, index, rule, unseen, n_samples, plan.n_factors) for index, fold in enumerate(folds)
     )
-    weights, bound = _shares(seen, cheap)
+    weights, bound = _shares(seen, n_samples, cheap)
     return plan._replace(weights=weights, bounded=bound)
 
 
-def _shares(folds: Iterator[Seen], cheap: bool) -> tuple[np.ndarray, bool]:
+def _shares(folds: Iterator[Seen], n_samples: float, cheap: bool) -> tuple[np.ndarray, bool]:
     """The best weights of `MODELS`, of one model alone if that is nearly as good; and whether to bound their sum."""
     seen = [next(folds)] if not cheap else list(folds)
     best = best_blend(seen)
@@ -119,7 +120,9 @@ def _shares(folds: Iterator[Seen], cheap: bool) -> tuple[np.ndarray, bool]:
     simple = min((best_single(seen, place) for place in range(len(used))), key=lambda single: single.loss)
     weights, found = np.zeros(len(MODELS)), simple if simple.loss < best.loss + TOLERANCE else best
     weights[used] = found.weights
-    return weights, worth_it(seen, found.weights)
+    if cheap:  # and so no model is missing
+        weights = cautious(seen, weights, SHRUNK, SCALED, n_samples)
+    return weights, worth_it(seen, weights[used])
 
 
 def _seen(
