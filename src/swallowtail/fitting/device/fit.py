@@ -17,7 +17,7 @@ from swallowtail.fitting.device.walks import Steps, rotate
 from swallowtail.fitting.methods.grouped import ROUNDS, SIZE, in_rounds
 from swallowtail.fitting.methods.pairs import EFFORTS
 
-# What the steps of a building in groups may cost. At n = 4096 an H200 takes 1.1 s for all eight and 0.6 s for two, which
+# What the steps of a building in groups may cost. At n = 4096 an H200 takes 1.1 s for all eight, 0.6 s for two, which
 # leave an exponential kernel 7.3° and 12.7° away. On free pairs steps take longer, as they have many layers.
 WORK_IN_GROUPS = 5e12
 CYCLES, AT = 6.0, 784 * 3920  # prune-and-regrow cycles by default at this n·K: half a second on an H200
