@@ -87,8 +87,8 @@ def cuda(rows: list[Row]) -> list[Bar]:
         both = _median(rows, suite, "swallowtail forward+backward", 784) / forward
         result.append(Bar(f"{suite}: forward+backward / forward, n=784", both, "≤", 4))
     suite = "fit of a kernel bf16"
-    value = over(suite, "swallowtail grouped Q", 4096)
-    result.append(Bar(f"{suite}: Q in groups / copy, n=4096, K=24576", value, "≤", 4))
+    for name, what in (("swallowtail Q", "Q"), ("swallowtail grouped Q", "Q in groups")):
+        result.append(Bar(f"{suite}: {what} / copy, n=4096, K=24576", over(suite, name, 4096), "≤", 4))
     suite = "groups of 128 bf16"
     result.append(Bar(f"{suite}: Q / copy, n=4096", over(suite, "swallowtail Q", 4096), "≤", 1.3))
     both = over(suite, "swallowtail forward+backward", 4096)

@@ -234,3 +234,13 @@ def test_a_product_on_a_gpu(rotations):
         weights.mul_(2.0)
         by = expected + x.double() @ (H.basis * H.weights).double() @ H.basis.T.double()
         assert_close(trained(x.cuda()).double().cpu(), by, 1e-5)
+
+
+def test_weighted_columns_give_the_same_product():
+    """What a GPU multiplies with."""
+    H = HybridOperator(
+        SymmetricOperator(Rotation.random(16, seed=0), torch.randn(16)), torch.randn(16, 3), torch.randn(3)
+    )
+    x, expected = torch.randn(5, 16), H.to_dense()
+    H._weighted = H.basis.T * H.weights[:, None]
+    assert_close(H(x), x @ expected, 1e-5)

@@ -62,8 +62,9 @@ def fit_symmetric(
             `Butterfly` of your own, is fixed.
         depth: of the butterfly, and of the default budget.
         method: "auto" chooses. "pairs", "butterfly" and "recovery" insist on one. "grouped" takes pairs in few rounds
-            of groups (``size=``, ``n_rounds=``), mostly within ten per cent of "pairs", but farther behind with many
-            rotations (MNIST's covariance, four times the usual number: 3.4° and 2.1°). "hybrid" takes rotations
+            of groups (``size=``, ``n_rounds=``, ``steps=``), mostly within ten per cent of "pairs", but farther behind
+            with many rotations (MNIST's covariance, four times the usual number: 3.4° and 2.1°). On a GPU its products
+            are the fastest from n ≈ 800 on. "hybrid" takes rotations
             and a few rank-one terms of the same work (``rank=`` says how many); the result is a `HybridOperator`.
             "sgd" is the paper's Algorithm 1, with the options of `fitting.methods.sgd.fit_sgd`.
             "products" fits pairs from few products; where all entries are known it is "pairs".

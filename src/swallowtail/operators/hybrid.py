@@ -35,6 +35,8 @@ class HybridOperator(Affine):
             [2., 3.]])
     """
 
+    _weighted: torch.Tensor | None = None  # (U diag(w))ᵀ on a GPU: one launch less per product
+
     def __init__(self, symmetric: SymmetricOperator, basis: Any, weights: Any) -> None:
         checks.instance("symmetric", symmetric, SymmetricOperator)
         checks.single("symmetric", symmetric.batch_shape)
@@ -50,9 +52,8 @@ class HybridOperator(Affine):
         if not self._basis.requires_grad:  # a copy, column by column in memory: skinny products are faster so
             self._basis = self._basis.T.clone(memory_format=torch.contiguous_format).T
         self._weights = own(self._weights)
-        # (U diag(w))ᵀ, for GPUs: one launch less per product. None if U or w may still change.
-        fixed = self._basis.is_cuda and not (self._basis.requires_grad or self._weights.requires_grad)
-        self._weighted = self._basis.T * self._weights[:, None] if fixed else None
+        if self._basis.is_cuda and not (self._basis.requires_grad or self._weights.requires_grad):
+            self._weighted = self._basis.T * self._weights[:, None]  # these two do not change
         self.batch_shape = torch.Size()
 
     @staticmethod

@@ -8,7 +8,7 @@ from swallowtail.datasets import grid_kernel, random_symmetric
 from swallowtail.fitting.core.confined import grow_round
 from swallowtail.fitting.core.groups import apart, meeting, round_starts
 from swallowtail.fitting.core.product import MATRIX
-from swallowtail.fitting.device import growth
+from swallowtail.fitting.device import confined, growth
 from swallowtail.fitting.device.confined import DeviceConfined
 from swallowtail.fitting.device.fit import fit_on_device
 from swallowtail.fitting.device.growth import Residual
@@ -40,6 +40,7 @@ def test_a_round_is_that_of_the_core(threshold, count, size, monkeypatch):
 @pytest.mark.parametrize(("name", "ratio"), [("synthetic", 1.001), ("kernel", 1.15)])
 def test_it_is_about_as_good_as_on_the_cpu(name, ratio, monkeypatch):
     monkeypatch.setattr(ConfinedObjective, "starts", DeviceConfined.starts)  # without clusters
+    monkeypatch.setattr(confined, "LARGEST_THRESHOLD", 1.0)
     kernel = grid_kernel((12, 12), "exponential", 4.0, scramble=2)
     A = {"synthetic": random_symmetric(64, 20, 3), "kernel": kernel}[name]
     n, K = len(A), 3 * len(A)
@@ -67,3 +68,23 @@ def test_sizes_and_rounds_are_kept():
 def test_a_diagonal_matrix_needs_none():
     fit = fit_on_device(torch.diag(torch.arange(5.0)), 9, grouped=True).found
     assert fit.wiring.n_rotations == 0
+
+
+def test_layers_of_regrowth_are_not_single_rotations(monkeypatch):
+    """On a device a layer takes as long whatever it has."""
+    looks = []
+    find = confined.largest
+    monkeypatch.setattr(confined, "largest", lambda *a: (looks.append(1), find(*a))[1])
+    A = torch.from_numpy(random_symmetric(48, 10, 1))
+    objective = DeviceConfined(A, 200, 16, 16)
+    pairs, angles = objective.grow(objective.residual(np.zeros((0, 2), np.int64), np.zeros(0)), 150, 0.0)
+    looks.clear()
+    # no generator: at the end of Q
+    more, _ = objective.regrow(pairs, angles, 40, 1.0, None)
+    assert len(more) - len(pairs) > 20
+    assert len(looks) < 20
+
+
+def test_one_coordinate_needs_none():
+    assert fit_on_device(torch.eye(1), 3, grouped=True).found.wiring.n_rotations == 0
+    assert fit_on_device(torch.eye(1), 3).found.wiring.n_rotations == 0

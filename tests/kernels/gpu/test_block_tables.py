@@ -219,3 +219,22 @@ def test_tables_are_made_once_per_form_and_dtype():
     assert kept.get("from_basis", torch.bfloat16) is first
     assert kept.get("to_basis", torch.bfloat16) is not first
     assert kept.get("from_basis", torch.float16).rounds[0].dtype == torch.float16
+
+
+def test_column_blocks_are_butterflies_of_their_own(monkeypatch):
+    """Angles and eigenvalues of each block, against the stages inside it alone."""
+    n, width = 64, 16
+    wiring, seen = Butterfly(n), []
+    generator = torch.Generator().manual_seed(0)
+    draw = lambda *shape: torch.randn(*shape, generator=generator)
+    angles, d, x = draw(1, wiring.n_rotations), draw(1, n), draw(1, 3, n)
+    monkeypatch.setattr(block_tables.half_rounds, "make", lambda *a: seen.append(a))
+    block_tables._column_blocks(wiring, width, angles, d, torch.bfloat16)
+    ((small, own, eigenvalues, *_),) = seen
+    assert small == Butterfly(width)
+    inner = angles.double().clone()
+    inner[:, : int(wiring.offsets[wiring.strides.index(width // 2)])] = 0
+    expected = reference.symmetric(wiring, inner, d.double(), x.double())
+    blocks = x.double().view(1, 3, n // width, width).transpose(1, 2)[0]
+    found = reference.symmetric(small, own.double(), eigenvalues.double(), blocks.contiguous())
+    assert_close(found.transpose(0, 1).reshape(1, 3, n), expected, 1e-12, "column blocks")

@@ -75,7 +75,7 @@ def test_matrices_make_the_product(wiring, dtype, form):
 def test_every_function(name, prepared, dtype, monkeypatch):
     taken = []
     apply = half_rounds.apply
-    monkeypatch.setattr(half_rounds, "apply", lambda *a: (taken.append(a), apply(*a))[1])
+    monkeypatch.setattr(half_rounds, "apply", lambda *a, **k: (taken.append(a), apply(*a, **k))[1])
     check(WIRINGS[name], 1, 70, dtype, BOUNDS[dtype], prepared)
     assert taken
 
@@ -147,10 +147,9 @@ def test_column_blocks_have_matrices_of_their_own():
     """Those of every block are as if it stood alone."""
     wiring = Butterfly(64)
     angles, d, _, _ = problem(wiring, 3, 1, torch.float32)
+    d[1] *= 1e-9  # of one power of two for all, nothing would be left of these in fp16
     together = half_rounds.make(wiring, angles, d, "symmetric", torch.bfloat16)
     for k in range(3):
         alone = half_rounds.make(wiring, angles[k : k + 1], d[k : k + 1], "symmetric", torch.bfloat16)
-        by = torch.exp2(
-            (alone.gain - together.gain).float()
-        )  # eigenvalues of all have one power of two in common
-        assert torch.allclose(together.matrices[k].float(), alone.matrices[0].float() * by, atol=1e-3)
+        assert torch.equal(together.matrices[k], alone.matrices[0])
+        assert together.gain[k] == alone.gain[0]

@@ -22,7 +22,7 @@ def newton_layers(
         groups: all may meet without; else they are united where a rotation brings them together.
     """
     pairs, angles, k = [np.zeros((0, 2), np.int64)], [np.zeros(0)], 0
-    for _ in range(layers):
+    for _ in range(layers if len(M) > 1 else 0):
         weight, partner, angle = (z.double().cpu().numpy() for z in _newton_turns(M, B, groups))
         partner = partner.astype(np.int64)
         least = max(threshold * float(weight.max(initial=0.0)), 1e-300)

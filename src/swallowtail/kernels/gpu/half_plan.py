@@ -15,6 +15,9 @@ SIZE = 16  # coordinates of a group
 SPARE = 8  # rows of shared memory that stand for no coordinate
 BANKS = 8  # pieces of eight numbers that shared memory gives at a time
 PASSES = 60  # over all octets, to spread rows over banks
+# By the vectors of a program: bits of a piece's number that are combined with "xor", so that pieces (eight numbers of a
+# row) change places in it; the rest of the number is added. `places` says by what a row's pieces are turned.
+TURNED = {64: 7, 48: 1, 32: 3, 24: 0, 16: 1}
 
 
 class HalfPlan(NamedTuple):
@@ -87,7 +90,7 @@ def spread_rows(groups: np.ndarray, n: int) -> np.ndarray:  # shape: (n rounded 
 
 def places(slot: np.ndarray, lanes: int) -> np.ndarray:
     """Where rows begin, in bytes, with their first piece of eight numbers."""
-    piece = {64: slot & 7, 48: (slot >> 2) & 1, 32: (slot >> 1) & 3, 24: 0 * slot, 16: (slot >> 2) & 1}[lanes]
+    piece = slot >> {7: 0, 3: 1, 1: 2, 0: 0}[TURNED[lanes]] & TURNED[lanes]
     return (slot * (2 * lanes) + 16 * piece).astype(np.int32)
 
 

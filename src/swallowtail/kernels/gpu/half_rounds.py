@@ -79,7 +79,9 @@ class MadeHalf(NamedTuple):
     tile: Tile
     parts: int
     matrices: torch.Tensor  # shape: (column blocks, steps, warps, 256 · parts), fp16
-    gain: torch.Tensor | None  # shape: (1,), int32: the logarithm of a power of two that eigenvalues lack
+    gain: (
+        torch.Tensor | None
+    )  # shape: (column blocks,), int32: logarithms of powers of two that eigenvalues lack
 
 
 def suits(wiring: Wiring, dtype: torch.dtype, where: torch.device) -> bool:
@@ -150,7 +152,7 @@ def make(
     if form == "symmetric":
         assert eigenvalues is not None
         gain = logarithm(eigenvalues)
-        middle = torch.ldexp(eigenvalues.float(), -gain).contiguous()
+        middle = torch.ldexp(eigenvalues.float(), -gain[:, None]).contiguous()
     matrices = torch.empty(
         columns, sweep.steps, plan.warps, 256 * parts, dtype=torch.float16, device=angles.device
     )
@@ -163,10 +165,13 @@ def make(
     return MadeHalf(sweep, tile, parts, matrices, gain)
 
 
-def logarithm(eigenvalues: torch.Tensor) -> torch.Tensor:  # shape: (1,), int32
-    """e, such that eigenvalues times 2^-e are at most 2, the largest at least 1, unless they are far out of range."""
-    largest = eigenvalues.abs().amax().float().clamp(2.0**-100, 2.0**100)
-    return torch.floor(torch.log2(largest)).int().view(1)
+def logarithm(eigenvalues: torch.Tensor) -> torch.Tensor:  # shape: (B,), int32
+    """For each of B rows e: times 2^-e eigenvalues are at most 2, the largest at least 1, unless far out of range.
+
+    Every column block has its own, since matrices are fp16, whose range is small.
+    """
+    largest = eigenvalues.abs().amax(1).float().clamp(2.0**-100, 2.0**100)
+    return torch.floor(torch.log2(largest)).int()
 
 
 def apply(made: MadeHalf, x: torch.Tensor, keep: bool = True) -> torch.Tensor:

@@ -6,6 +6,7 @@ addresses, exponents and the like come as often as the compiler packs numbers, a
 
 from __future__ import annotations
 
+from swallowtail.kernels.gpu.half_plan import TURNED
 from swallowtail.kernels.gpu.triton_private import gluon
 
 # Largest numbers of vectors that are taken as they are: from 2^-6 to below 2^7. Others are brought to 2^6.
@@ -25,11 +26,8 @@ def usual_power():
 
 @gluon.constexpr_function
 def turned(LANES):
-    """Bits of a piece's number that are combined with "xor", so that pieces change places in a row; the rest is added.
-
-    A piece is eight of a row's LANES numbers, 16 bytes. `half_plan.places` has the other half of this rule.
-    """
-    return {64: 7, 48: 1, 32: 3, 24: 0, 16: 1}[LANES]
+    """As `half_plan.TURNED`, for the compiler."""
+    return TURNED[LANES]
 
 
 @gluon.constexpr_function
@@ -49,7 +47,7 @@ def step_code(LANES, PARTS):
     code = [".reg .b32 a<4>, b<16>, p<16>;", ".reg .f32 d<32>;"]
     blocks = range(-(-LANES // 16))
     halves = [min(2, LANES // 8 - 2 * q) for q in blocks]  # eights of vectors in each block
-    bits = {64: 7, 48: 1, 32: 3, 24: 0, 16: 1}[LANES]  # `turned`
+    bits = TURNED[LANES]
     for q in blocks:
         code.append(f"xor.b32 a{q}, {address}, {16 * (2 * q & bits)};")
         code.append(f"add.u32 a{q}, a{q}, {16 * (2 * q & ~bits)};")

@@ -146,7 +146,7 @@ def half_rounds_kernel(
         place_ptr: where the rows of each group begin, in bytes, (steps, WARPS, 16).
         flag_ptr: whether steps are followed by a barrier, (steps,).
         entry_ptr: where rows begin for vectors on their way in and out (`half_plan.entries`).
-        gain_ptr: the logarithm of a power of two that results lack, one int32.
+        gain_ptr: the logarithms of powers of two that results lack, int32, (columns,).
         n_rows: vectors.
         n_units: n / 8.
         tiles: of LANES vectors.
@@ -220,7 +220,7 @@ def half_rounds_kernel(
             row = _row(tile * LANES + part + lane, n_rows, columns, block, n)
             exponent = lane * 0
             if GAIN:
-                exponent += gl.load(gain_ptr)
+                exponent += gl.load(gain_ptr + block)
             if usual == 0:
                 exponent += _exponent(words + (part + lane) * 4 + 4, KIND)
                 _leave(y_ptr, row, entries, exponent, part, n, 2, KIND, LANES, UNITS, WARPS)
