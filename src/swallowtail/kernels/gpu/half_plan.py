@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from swallowtail.kernels.cpu.spread import swap
+from swallowtail.kernels.gpu.gluon.pieces import TURNED
 from swallowtail.kernels.gpu.round_plan import Bin, in_groups, level_tables, packed
 from swallowtail.wiring import Wiring
 
@@ -15,9 +16,6 @@ SIZE = 16  # coordinates of a group
 SPARE = 8  # rows of shared memory that stand for no coordinate
 BANKS = 8  # pieces of eight numbers that shared memory gives at a time
 PASSES = 60  # over all octets, to spread rows over banks
-# By the vectors of a program: bits of a piece's number that are combined with "xor", so that pieces (eight numbers of a
-# row) change places in it; the rest of the number is added. `places` says by what a row's pieces are turned.
-TURNED = {64: 7, 48: 1, 32: 3, 24: 0, 16: 1}
 
 
 class HalfPlan(NamedTuple):

@@ -6,7 +6,7 @@ addresses, exponents and the like come as often as the compiler packs numbers, a
 
 from __future__ import annotations
 
-from swallowtail.kernels.gpu.half_plan import TURNED
+from swallowtail.kernels.gpu.gluon.pieces import TURNED
 from swallowtail.kernels.gpu.triton_private import gluon
 
 # Largest numbers of vectors that are taken as they are: from 2^-6 to below 2^7. Others are brought to 2^6.
@@ -26,7 +26,7 @@ def usual_power():
 
 @gluon.constexpr_function
 def turned(LANES):
-    """As `half_plan.TURNED`, for the compiler."""
+    """As `pieces.TURNED`, for the compiler."""
     return TURNED[LANES]
 
 
