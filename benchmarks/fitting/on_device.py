@@ -1,6 +1,7 @@
 """Fits of matrices that lie on a GPU: python -m benchmarks.fitting.on_device [--mnist FILE.npy] [--large]
 
-MNIST's covariance with K = 3920, and the exponential kernel on 64 × 64 points (128 × 128 with --large), in float32.
+MNIST's covariance with K = 3920, and the exponential kernel on 64 × 64 points (128 × 128 with --large), in float32, on
+free pairs and in rounds of groups (not with 128 × 128 points).
 A first fit compiles. Two more are timed, and have to have the same bits. Seconds are those of the whole call: the
 fit, its angle, and its rivals. Memory is the device's, the matrix included. Rows go to
 benchmarks/results/fitting-on-device.csv; bars are printed as met or MISSED. The angle of the CPU comes from the rows
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +29,21 @@ from swallowtail import datasets
 FILE, COMMAND = "fitting-on-device", "python -m benchmarks.fitting.on_device"
 LENGTH, REPEATS = 8.0, 2  # of the exponential kernel, in steps of the grid; fits that are timed
 MNIST, EXPONENTIAL = "MNIST", "exponential {0}×{0}, length 8"
-Case = tuple[
-    str, int | None, Callable[[], torch.Tensor]
-]  # name, K (None is the default), what makes the matrix
+GROUPED = ", in groups"
+# name, K (None is the default), what makes the matrix, the method
+Case = tuple[str, int | None, Callable[[], torch.Tensor], str]
 
 
 def cases(device: str, mnist: Path | None, sides: list[int]) -> Iterator[Case]:
     """What is fitted."""
-    yield MNIST, 3920, lambda: torch.from_numpy(covariance(mnist)).float().to(device)
+    images = lambda: torch.from_numpy(covariance(mnist)).float().to(device)
+    yield MNIST, 3920, images, "auto"
+    yield MNIST + GROUPED, 3920, images, "grouped"
     for side in sides:
-        yield EXPONENTIAL.format(side), None, lambda side=side: exponential(side, device)
+        kernel = partial(exponential, side, device)
+        yield EXPONENTIAL.format(side), None, kernel, "auto"
+        if side <= 64:
+            yield EXPONENTIAL.format(side) + GROUPED, None, kernel, "grouped"
 
 
 def covariance(path: Path | None) -> np.ndarray:  # shape: (784, 784)
@@ -57,12 +64,12 @@ def exponential(side: int, device: str) -> torch.Tensor:  # shape: (side², side
 def measure(device: str, mnist: Path | None, sides: list[int], seconds: float) -> list[Row]:
     """A row per fit; after so many ``seconds`` no further matrix begins."""
     begin, rows = time.monotonic(), []
-    for name, K, make in cases(device, mnist, sides):
+    for name, K, make, method in cases(device, mnist, sides):
         if time.monotonic() - begin > seconds:
             print(f"ended after {seconds:g} s, before {name}")
             break
         H = make()
-        fits = [_fit(H, K) for _ in range(1 + REPEATS)]
+        fits = [_fit(H, K, method) for _ in range(1 + REPEATS)]
         bits = [_bits(fit) for fit, _, _ in fits]
         for index, (fit, taken, memory) in enumerate(fits):
             row = {"part": "on device", "matrix": name, "n": len(H), "seed": FIRST, "repeat": index}
@@ -76,13 +83,13 @@ def measure(device: str, mnist: Path | None, sides: list[int], seconds: float) -
     return rows
 
 
-def _fit(H: torch.Tensor, K: int | None) -> tuple[Any, float, int]:
+def _fit(H: torch.Tensor, K: int | None, method: str) -> tuple[Any, float, int]:
     """The result, seconds, and the most bytes of the device that were in use."""
     if H.is_cuda:
         torch.cuda.reset_peak_memory_stats()
         torch.cuda.synchronize()
     begin = time.perf_counter()
-    fit = st.fit_symmetric(H, n_rotations=K, seed=FIRST)
+    fit = st.fit_symmetric(H, n_rotations=K, method=method, seed=FIRST)
     if H.is_cuda:
         torch.cuda.synchronize()
     taken = time.perf_counter() - begin

@@ -80,7 +80,7 @@ def table() -> None:
         "- compiled training: forward and backward in the same three ways, on 2^26 numbers.",
         "- one vector: a batch of one.",
         "- threads: the same product on one thread and on more.",
-        "- fit of a kernel: the default fit of an exponential kernel on 64 × 64 points.",
+        "- fit of a kernel: fits of an exponential kernel on 64 × 64 points, by default and in groups.",
         "",
         "The H200's rows come from two machines. On the second (its command names the suites) the host was slower:",
         "bf16 training at n = 1024 took 6.6 copies there, and 5.1 on the first. The device's own part was 5.0 on both.",

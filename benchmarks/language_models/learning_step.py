@@ -26,7 +26,7 @@ from torch import Tensor
 
 import swallowtail as st
 from benchmarks.common.bars import Bar
-from benchmarks.common.rows import Row, read_rows, write_rows
+from benchmarks.common.rows import RESULTS, Row, read_rows, write_rows
 from benchmarks.common.timing import interleaved
 from swallowtail.nn import Rotate
 
@@ -171,16 +171,22 @@ def main() -> None:
     earlier, found = read_rows(file), list[Row]()
     for n, rows, dtype in itertools.product(options.sizes, options.rows, (torch.bfloat16, torch.float32)):
         row = measure(n, rows, dtype, options.device, options.repeats)
+        if any(
+            _case(each) == _case(row) and each.get("ratio_graph") and "ratio_graph" not in row
+            for each in earlier
+        ):
+            print("not recorded this time: the earlier row of this size stays", flush=True)
+            continue
         found.append(row)
         earlier = [each for each in earlier if _case(each) != _case(row)]
-        path = write_rows(file, [*found, *earlier], command, options.device)
+        write_rows(file, [*found, *earlier], command, options.device)
         print(*(f"{value:.4g}" if isinstance(value, float) else value for value in row.values()), flush=True)
     for row in found:
         if options.device == "cuda" and row["n"] == BAR_AT and row["dtype"] == "bfloat16":
             for how in ("ratio", "ratio_in_a_row", "ratio_graph"):
                 if how in row:
                     print(Bar(f"loop / grouped step, {row['rows']} rows, {how}", row[how], "≥", BAR).line(50))
-    print("rows:", path)
+    print("rows:", RESULTS / f"{file}.csv")
 
 
 if __name__ == "__main__":

@@ -137,10 +137,10 @@ def _left(rows: list[dict[str, Any]]) -> float:
 
 
 def _loss(row: dict[str, Any], left: float, best: float) -> str:
-    """With the share that is recovered, where a method is more than a baseline."""
+    """With the share that is recovered, where a method is more than a baseline; none where this is of another model."""
     digits = 4 if row["setting"] == "W4A4" else 3
     cell = f"{row['loss']:.{digits}f}"
-    if _base(row) not in (*BASELINES, "round to nearest"):
+    if _base(row) not in (*BASELINES, "round to nearest") and not row["other"]:
         cell += f" ({100 * (1 - row['loss'] / left):.0f} %)".replace("-", "−")
     return (f"**{cell}**" if row["loss"] == best else cell) + (" †" if row["other"] else "")
 

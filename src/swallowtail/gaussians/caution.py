@@ -6,8 +6,8 @@ And the rows that would be worst are not among the few that are held out. So hal
 of OAS of the correlations, and all variances grow by a tenth. With 80 rows of breast cancer this costs 0.01 nats per
 dimension, and the lowest score of 40 splits is −1022 and not −1636.
 
-Fewer rows do not tell a column's own variance well enough: 13 rows of the Boston house prices lost half a nat per
-dimension.
+Fewer rows than columns, or than twenty, do not tell a column's own variance well enough: 13 rows of the Boston house
+prices lost half a nat per dimension.
 """
 
 from __future__ import annotations
