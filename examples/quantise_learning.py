@@ -42,6 +42,8 @@ class Gradients:
         """An error if those that were replayed are not those of the same step when it is launched."""
         if self._graph is None:
             return
+        if all(torch.equal(p, start) for p, start in zip(self.learned, self._start, strict=True)):
+            return  # nothing has moved yet that could tell them apart
         kept, now = [p.grad for p in self.learned], [p.detach().clone() for p in self.learned]
         replayed, launched = self._flat(), self._launched(now)
         first = self._launched(self._start)
