@@ -50,7 +50,8 @@ def add_command(commands: Any) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
     import torch
-    from tqdm import tqdm
+
+    from swallowtail.progress import Bar
 
     for n in options.n:
         checks.integer("--n", n, at_least=2)
@@ -63,7 +64,7 @@ def run(options: argparse.Namespace) -> None:
         job for job in _all_jobs(options.n) if job.device in devices and options.device in ("all", job.device)
     ]
     began, total = time.perf_counter(), 0
-    bar = tqdm(jobs, unit="job", disable=options.quiet or not sys.stderr.isatty(), leave=False)
+    bar = Bar(jobs, unit="job", disable=options.quiet or not sys.stderr.isatty(), leave=False)
     for job in bar:
         bar.set_description(f"{job.device}: {job.what}")
         start = time.perf_counter()
@@ -71,7 +72,7 @@ def run(options: argparse.Namespace) -> None:
             job.run()
         total += len(names)
         listing = f"compiled {len(names)}: {_short(names)}" if names else "nothing to compile"
-        tqdm.write(
+        Bar.write(
             f"{job.device:5s}{job.what:32s}{time.perf_counter() - start:6.1f} s  {listing}", file=sys.stdout
         )
     if options.calibrate:
@@ -83,11 +84,10 @@ def run(options: argparse.Namespace) -> None:
 
 def _calibrate(device: str, quiet: bool) -> None:
     """Measure products and say where the times are kept."""
-    from tqdm import tqdm
-
     from swallowtail.fitting.timing import calibrate
+    from swallowtail.progress import Bar
 
-    with tqdm(desc=f"{device}: times", disable=quiet or not sys.stderr.isatty(), leave=False) as bar:
+    with Bar(desc=f"{device}: times", disable=quiet or not sys.stderr.isatty(), leave=False) as bar:
 
         def progress(done: int, total: int, label: str) -> None:
             bar.total, bar.n = total, done

@@ -10,10 +10,9 @@ from contextvars import ContextVar, Token
 from types import FrameType
 from typing import Any
 
-from tqdm import tqdm
-
 from swallowtail.fitting.core.records import Callback, Stop
 from swallowtail.kernels.cpu.jit import seconds_compiling
+from swallowtail.progress import Bar
 
 AFTERWARDS = 3.0  # times our own work between products: completing H, a first fit, measuring it
 _AROUND: ContextVar[Watch | None] = ContextVar("_AROUND", default=None)
@@ -47,7 +46,7 @@ class Watch:
         self.limit = None if max_seconds is None else self.begin + max_seconds
         self.status = ""  # "time", "interrupted" or "stopped" once it has stopped a fit
         self._users = callback
-        self._bar = tqdm(desc=label, unit="step", disable=not progress)
+        self._bar = Bar(desc=label, unit="step", disable=not progress)
         self.actions: list[Callable[[], None]] = []  # see `at_stop`
         self._handler: Any = None
         self._before: Token[Watch | None] | None = None

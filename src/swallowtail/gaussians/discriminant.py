@@ -10,7 +10,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
-from tqdm import tqdm
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
@@ -18,6 +17,7 @@ from swallowtail.gaussians.arguments import all_or_nothing, shares
 from swallowtail.gaussians.classes import Candidate, Classes, candidates, class_scores
 from swallowtail.gaussians.regularise import Plan
 from swallowtail.gaussians.rows import check_scale, fit_weights, rows_of
+from swallowtail.progress import Bar
 
 FOLDS = 3
 SMALL, MORE_FOLDS = 2**15, 5  # numbers of X up to which there are so many folds
@@ -104,7 +104,7 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
         tried = candidates(self.rotations, self.pooling, fewest, usual, X.shape[1])
         splits = self._splits(X, labels, fewest)
         steps = len(splits) * (1 + len(tried)) + 1
-        with tqdm(total=steps, desc="classes", disable=not self.verbose, leave=False) as bar:
+        with Bar(total=steps, desc="classes", disable=not self.verbose, leave=False) as bar:
             # Where columns are many, the pooled covariance is regularised once, by all rows, and not in every fold.
             whole = Classes(X, labels, often, self.n_rotations, tried) if X.shape[1] > len(X) else None
             plan = None if whole is None else whole.plan

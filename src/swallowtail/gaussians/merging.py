@@ -8,13 +8,13 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import _num_samples
-from tqdm import tqdm
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.gaussians.arguments import all_or_nothing
 from swallowtail.gaussians.chosen import Chosen, Fitted
 from swallowtail.gaussians.statistics import RowStatistics
+from swallowtail.progress import Bar
 
 
 class Merging(Chosen):
@@ -46,7 +46,7 @@ class Merging(Chosen):
         checks.items("batches", batches, "arrays of shape (m, n), from any iterator")
         with all_or_nothing(self):
             self.reset()
-            for index, batch in enumerate(tqdm(batches, desc="rows", disable=not progress, unit=" batches")):
+            for index, batch in enumerate(Bar(batches, desc="rows", disable=not progress, unit=" batches")):
                 try:
                     rows, weights = _parted(batch)
                     if _num_samples(rows):

@@ -12,7 +12,6 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import check_random_state
-from tqdm import tqdm
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
@@ -24,6 +23,7 @@ from swallowtail.gaussians.dask import EStep, dask_sample, is_dask, map_rows, re
 from swallowtail.gaussians.mixture_plan import start
 from swallowtail.gaussians.mixture_statistics import MixtureStatistics
 from swallowtail.gaussians.rows import check_scale, fit_weights, row_weights, rows_of, weighted_mean
+from swallowtail.progress import Bar
 
 BLOCK = 2**21  # numbers of X in one block of an E-step: 16 MiB
 # How often rotations are chosen again after EM has settled. On MNIST-5k, 3 take twice the steps; held-out bits per
@@ -267,7 +267,7 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
         """Steps until nothing moves: the mean log-density before each, and whether EM settled."""
         history: list[float] = []
         refits = 0
-        with tqdm(total=self.max_iter, desc="EM", disable=not self.verbose, leave=False) as bar:
+        with Bar(total=self.max_iter, desc="EM", disable=not self.verbose, leave=False) as bar:
             for _ in range(self.max_iter):
                 log_density, resp = self._e_step(X)
                 resp *= often[:, None]

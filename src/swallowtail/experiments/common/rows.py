@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from swallowtail import atomic
 from swallowtail.errors import ArgumentError
+from swallowtail.progress import Bar
 
 Row = dict[str, Any]  # str, int and float values; None and missing keys are empty cells
 TASK = "task"
@@ -40,7 +40,7 @@ def collect(
         hint = "choose another folder or delete the file"
         raise ArgumentError(str(path), "rows of this run", got, hint)
     left = {name: task for name, task in tasks.items() if name not in done}
-    bar = tqdm(
+    bar = Bar(
         left.items(), desc=label, initial=len(done), total=len(tasks), disable=not progress, unit="task"
     )
     for name, task in bar:
