@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
+import swallowtail
 from swallowtail.progress import Bar
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -65,3 +67,9 @@ def test_a_bar_is_shown_and_starts_no_thread(capsys):
         bar.update(2)
     assert threading.active_count() == before
     assert "work" in capsys.readouterr().err
+
+
+def test_no_other_module_makes_bars_of_tqdm():
+    source = Path(swallowtail.__file__).parent
+    found = [path.name for path in source.rglob("*.py") if "import tqdm" in path.read_text(encoding="utf-8")]
+    assert found == ["progress.py"]
