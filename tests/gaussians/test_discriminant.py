@@ -8,11 +8,11 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from tqdm import tqdm
 
 from swallowtail import GivensDiscriminant
 from swallowtail.gaussians import discriminant, regularise
 from swallowtail.gaussians.classes import Candidate, Classes, class_scores
+from swallowtail.progress import Bar
 
 QUICK = {"rotations": "tied", "pooling": 0.5}
 
@@ -135,12 +135,12 @@ def test_what_is_written_as_rotations_scores_as_what_was_tried(wine):
 def test_a_bar_is_shown_when_asked_for_and_reaches_its_end(wine, capfd, monkeypatch):
     ends = []
 
-    class Bar(tqdm):
+    class Watched(Bar):
         def close(self):
             ends.append((self.n, self.total))
             super().close()
 
-    monkeypatch.setattr(discriminant, "tqdm", Bar)
+    monkeypatch.setattr(discriminant, "Bar", Watched)
     train, _, y, _ = wine
     GivensDiscriminant(**QUICK).fit(train, y)
     assert not capfd.readouterr().err
