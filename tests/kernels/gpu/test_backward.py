@@ -21,7 +21,7 @@ from swallowtail.wiring import Butterfly
 @pytest.mark.parametrize("transpose", [False, True])
 def test_more_blocks_of_vectors_than_slots(monkeypatch, wiring, transpose):
     """Each program adds up several blocks: seven vectors, two per block, two slots."""
-    monkeypatch.setattr(plan, "tile_of", lambda *_: plan.Tile(2, 4))
+    monkeypatch.setattr(plan, "tile_of", lambda *_: plan.Tile(2, 1))
     monkeypatch.setattr(backward, "PROGRAMS", 1)
     monkeypatch.setattr(backward.device, "multiprocessors", lambda where: 2)
     angles, _, y, grad = problem(wiring, 1, 7)

@@ -20,7 +20,7 @@ from swallowtail.wiring import Butterfly
 
 BOUNDS = {torch.float16: 6.5e-4, torch.bfloat16: 4.5e-3}
 WIRINGS = {
-    "groups": free_groups(784, 16, 3), "small": free_groups(328, 16, 2), "wide": free_groups(2104, 16, 2),
+    "groups": free_groups(784, 16, 3), "small": free_groups(520, 16, 2), "wide": free_groups(2104, 16, 2),
     "long": free_groups(4096, 16, 2),
 }  # fmt: skip
 

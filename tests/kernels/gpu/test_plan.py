@@ -49,3 +49,14 @@ def test_vectors_of_513_to_1024_numbers_are_whole():
     assert plan.passes_of(513) == plan.passes_of(1024) == (plan.WHOLE,)
     assert plan.passes_of(512) != (plan.WHOLE,) != plan.passes_of(1025)
     assert plan.tiles_of(1024, plan.WHOLE) == 1
+
+
+@pytest.mark.parametrize("kind", ["one way", "both ways", "backward"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_no_number_of_a_pass_in_place_is_read_by_two_threads(kind, dtype):
+    """Else one could read it when the other has already written the result."""
+    for n in SIZES:
+        passes = plan.passes_of(n)
+        for p in passes if len(passes) > 1 else ():
+            rows, warps = plan.tile_of(p, kind, dtype, dtype)
+            assert (rows * p.cols) << p.bits >= 32 * warps
