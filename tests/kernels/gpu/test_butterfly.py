@@ -20,11 +20,11 @@ from swallowtail.wiring import Butterfly
 def small_passes(monkeypatch):
     """Small passes stand in for those of large n: a contiguous one of 2 stages, a strided one of 2 in column blocks.
 
-    With one warp: more threads than a tile has numbers would read what others have written already (test_plan.py).
+    Sixteen vectors give every thread numbers of its own, as all tiles do (test_plan.py).
     """
     passes = (plan.Pass(0, 2, 1, 1), plan.Pass(2, 2, 2, 1))
     monkeypatch.setattr(plan, "passes_of", lambda n: passes)
-    monkeypatch.setattr(plan, "tile_of", lambda *_: plan.Tile(2, 1))
+    monkeypatch.setattr(plan, "tile_of", lambda *_: plan.Tile(16, 1))
 
 
 @needs_kernels

@@ -53,10 +53,9 @@ def test_vectors_of_513_to_1024_numbers_are_whole():
 
 @pytest.mark.parametrize("kind", ["one way", "both ways", "backward"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_no_number_of_a_pass_in_place_is_read_by_two_threads(kind, dtype):
-    """Else one could read it when the other has already written the result."""
+def test_every_thread_has_numbers_of_its_own(kind, dtype):
+    """Else threads share numbers. On an H200, smaller tiles of several passes then gave wrong results."""
     for n in SIZES:
-        passes = plan.passes_of(n)
-        for p in passes if len(passes) > 1 else ():
+        for p in plan.passes_of(n):
             rows, warps = plan.tile_of(p, kind, dtype, dtype)
             assert (rows * p.cols) << p.bits >= 32 * warps
