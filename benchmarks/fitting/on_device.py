@@ -120,12 +120,11 @@ def device_bars(rows: list[Row]) -> Iterator[Bar]:
         EXPONENTIAL.format(128): (float("nan"), 40.0, 8.0),
     }
     for name, same in found.items():
-        angle, seconds, memory = limits.get(name, (float("nan"),) * 3)
         largest = lambda column, same=same: max(float(row[column]) for row in same)
-        if angle == angle:
-            yield Bar(f"{name}: degrees", largest("angle"), "≤", angle)
-        yield Bar(f"{name}: seconds, the longer of two", largest("seconds"), "≤", seconds)
-        yield Bar(f"{name}: GiB", largest("peak_gib"), "≤", memory)
+        asked = ("degrees", "angle"), ("seconds, the longer of two", "seconds"), ("GiB", "peak_gib")
+        for (what, column), limit in zip(asked, limits.get(name, ()), strict=False):
+            if limit == limit:
+                yield Bar(f"{name}: {what}", largest(column), "≤", limit)
         yield Bar(f"{name}: same bits", float(all(str(row["same_bits"]) == "True" for row in same)), "≥", 1)
 
 
