@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
-from interpreter import needs_compiler, needs_kernels
+from interpreter import needs_compiler, needs_kernels, only_without_kernels
 
 pytest.importorskip("triton", reason="the GPU back end needs Triton")
 
@@ -57,18 +61,19 @@ def h200(monkeypatch):
     driver._active = before
 
 
-@needs_compiler
-def test_a_binary_takes_the_parameters_that_tritons_launcher_gives_it(h200):
-    """Triton writes a C program for the launch; ours has to pass the same parameters, in the same order."""
-    from triton.backends.nvidia.driver import make_launcher
+# What PTX calls the parameters of a kernel.
+PTX = {"*fp32": ".u64", "i32": ".u32", "i64": ".u64", "fp32": ".f32"}
 
+
+@needs_compiler
+def test_a_binary_takes_the_parameters_that_our_launch_gives_it(h200):
+    """Those that Triton has made no constants, then two addresses of scratch memory. The binary itself says so."""
     x = torch.zeros(64)
     for number in (50, 48, 1, 2**40):
         found = load(scale_kernel, (x, number, 3.0), 4, {"BLOCK": 16, "TWICE": False})
-        source = make_launcher(found.binary.src.constants, found.binary.src.signature, None)
-        (parameters,) = re.findall(r"void \*params\[\] = \{ (.*?) \};", source)
-        theirs = [*(f"&arg{i}" for i in found.taken), "&global_scratch", "&profile_scratch"]
-        assert parameters.split(", ") == theirs
+        entry = found.binary.asm["ptx"].split(".entry")[1].split(")")[0]
+        assert re.findall(r"\.param (\.\w+)", entry) == [*(PTX[kind] for kind in found.types), ".u64", ".u64"]
+        assert found.taken == ((0, 2) if number == 1 else (0, 1, 2))
         assert found.types == (("*fp32", "fp32") if number == 1 else
                                ("*fp32", "i64" if number > 2**31 else "i32", "fp32"))  # fmt: skip
         assert (found.function, found.warps, found.shared) == (4321, 4, 0)
@@ -145,3 +150,44 @@ def test_gluon_is_the_dialect_with_layouts():
     assert "assert_trivial" in inspect.signature(gl.convert_layout).parameters
     assert callable(gluon.jit)
     assert callable(gluon.constexpr_function)
+
+
+PROGRAM = """
+import sys
+import pytest
+import triton
+assert triton.__version__ == sys.argv[1], triton.__version__
+sys.exit(pytest.main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.extras
+@only_without_kernels
+@pytest.mark.parametrize("version", ["3.7.0", "3.7.1"])
+def test_kernels_compile_with_the_triton_that_other_versions_of_pytorch_bring(version, tmp_path):
+    """PyTorch 2.11 comes with Triton 3.6, which the other tests use; 2.13 with 3.7.1."""
+    environment = {name: value for name, value in os.environ.items() if name != "PIP_CONSTRAINT"}
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--target",
+        str(tmp_path),
+        f"triton=={version}",
+    ]
+    subprocess.run(command, check=True, timeout=600, env=environment)
+    environment["PYTHONPATH"] = os.pathsep.join(
+        [str(tmp_path), *filter(None, [environment.get("PYTHONPATH")])]
+    )
+    folder = Path(__file__).parent
+    files = [
+        folder / "test_triton_private.py",
+        folder / "gluon",
+        folder.parents[1] / "optim" / "adam" / "gpu",
+    ]
+    command = [sys.executable, "-c", PROGRAM, version, "-q", "-x", "-p", "no:cacheprovider", *map(str, files)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -16,7 +16,13 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 from triton.runtime.driver import driver
 
-__all__ = ["Loaded", "async_copy", "current_stream", "gl", "gluon", "load", "mma_v2", "run", "specialisation"]
+__all__ = [
+    "Loaded", "async_copy", "current_stream", "gl", "gluon", "load", "mma_v2", "run", "specialisation",
+    "thread_barrier",
+]  # fmt: skip
+
+# All threads of a program meet here. Triton 3.7 gave it another name.
+thread_barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier
 
 
 class Loaded(NamedTuple):

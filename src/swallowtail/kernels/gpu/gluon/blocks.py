@@ -12,7 +12,7 @@ rounded to its storage dtype and exchanged between threads. Sums are taken in fl
 
 from __future__ import annotations
 
-from swallowtail.kernels.gpu.triton_private import async_copy, gl, gluon, mma_v2
+from swallowtail.kernels.gpu.triton_private import async_copy, gl, gluon, mma_v2, thread_barrier
 
 
 @gluon.constexpr_function
@@ -166,7 +166,7 @@ def blocks_kernel(
     i = 0
     for tile in range(first_tile, tiles, workers):
         async_copy.wait_group(STAGES - 2)
-        gl.thread_barrier()
+        thread_barrier()
         x = stages.index(i % STAGES).load(_operand(0, B, WARPS, NEIGHBOURS))  # (A, ROWS, B)
         source = places(x_ptr, tile + (STAGES - 1) * workers, row, at, n_rows, LENGTH, tiles, ROWS, FULL)
         bring(stages.index((i + STAGES - 1) % STAGES), source, at, LENGTH, EVEN)

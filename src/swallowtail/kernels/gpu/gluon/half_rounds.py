@@ -31,7 +31,7 @@ from swallowtail.kernels.gpu.gluon.half_code import (
     usual_power,
 )
 from swallowtail.kernels.gpu.gluon.pairs import peek, shared_address
-from swallowtail.kernels.gpu.triton_private import gl, gluon
+from swallowtail.kernels.gpu.triton_private import gl, gluon, thread_barrier
 
 
 @gluon.constexpr_function
@@ -90,7 +90,7 @@ def _steps(
                     dtype=gl.int32, is_pure=False, pack=4 * PARTS,
                 )  # fmt: skip
                 if flag != 0:
-                    gl.thread_barrier()
+                    thread_barrier()
             at = gl.minimum(k + AHEAD, steps - 1)
             following = following + (_tables(matrix_ptr, place_ptr, flag_ptr, at, PARTS, LANES, WARPS),)  # noqa: RUF005
         loaded = following
@@ -177,7 +177,7 @@ def half_rounds_kernel(
     )
     # Without a use the compiler would drop the allocation.
     memory.index(0).store(gl.zeros([32], gl.float32, WORDS))
-    gl.thread_barrier()
+    thread_barrier()
     lane = gl.arange(0, CHUNK, gl.SliceLayout(1, gl.SliceLayout(2, TILE)))[:, None, None]
     word = gl.arange(0, 32 * WARPS, WORDS)
     # Padding reads the spare rows, which therefore have to be finite.
@@ -190,7 +190,7 @@ def half_rounds_kernel(
     words = shared_address(lane * 0 + SIZE)
     for tile in range(gl.program_id(0) // columns, tiles, workers):
         _set(shared_address(SIZE + gl.minimum(word, LANES) * 4), word * 0)
-        gl.thread_barrier()
+        thread_barrier()
         for part in gl.static_range(0, LANES, CHUNK):
             row = _row(tile * LANES + part + lane, n_rows, columns, block, n)
             for start in range(0, n, 8 * UNITS):
@@ -201,7 +201,7 @@ def half_rounds_kernel(
                     [_addresses(entries, start, part, LANES, UNITS, WARPS), words + (part + lane) * 4 + 4, words, x],
                     dtype=gl.int16, is_pure=False, pack=8,
                 )  # fmt: skip
-        gl.thread_barrier()
+        thread_barrier()
         usual = gl.inline_asm_elementwise(
             usual_code(LANES), "=r,r", [shared_address(SIZE)], dtype=gl.int32, is_pure=False, pack=1
         )
@@ -209,12 +209,12 @@ def half_rounds_kernel(
             for part in gl.static_range(0, LANES, CHUNK):
                 row = _row(tile * LANES + part + lane, n_rows, columns, block, n)
                 _measure(x_ptr, row, words + (part + lane) * 4 + 4, n, KIND, CHUNK, UNITS, WARPS)
-            gl.thread_barrier()
+            thread_barrier()
             for part in gl.static_range(0, LANES, CHUNK):
                 row = _row(tile * LANES + part + lane, n_rows, columns, block, n)
                 own_word = words + (part + lane) * 4 + 4
                 _read_scaled(x_ptr, row, entries, own_word, part, n, KIND, LANES, UNITS, WARPS)
-            gl.thread_barrier()
+            thread_barrier()
         _steps(matrix_ptr, place_ptr, flag_ptr, steps, PARTS, LANES, AHEAD, WARPS)
         for part in gl.static_range(0, LANES, CHUNK):
             row = _row(tile * LANES + part + lane, n_rows, columns, block, n)
@@ -226,7 +226,7 @@ def half_rounds_kernel(
                 _leave(y_ptr, row, entries, exponent, part, n, 2, KIND, LANES, UNITS, WARPS)
             else:
                 _leave(y_ptr, row, entries, exponent, part, n, 1 if GAIN else 0, KIND, LANES, UNITS, WARPS)
-        gl.thread_barrier()
+        thread_barrier()
 
 
 @gluon.jit

@@ -9,7 +9,7 @@ instead of 9. So rows are addressed by hand, in inline PTX. Triton's interpreter
 
 from __future__ import annotations
 
-from swallowtail.kernels.gpu.triton_private import gl, gluon
+from swallowtail.kernels.gpu.triton_private import gl, gluon, thread_barrier
 
 WARP_LANES = 32  # vectors per program: one for each thread of a warp
 ROW_WORDS = (
@@ -94,7 +94,7 @@ def shared_pairs_kernel(
     memory.index(0).store(
         gl.zeros([32], gl.float32, line)
     )  # without a use the compiler would drop the allocation
-    gl.thread_barrier()
+    thread_barrier()
     batch = (gl.program_id(0) // lane_blocks).to(gl.int64)
     x_ptr += batch * n_rows * n
     y_ptr += batch * n_rows * n
@@ -114,7 +114,7 @@ def shared_pairs_kernel(
             mask = (lane < n_rows)[:, None] & (cols < n)[None, :]
             x = gl.load(x_ptr + lane[:, None] * n + cols[None, :], mask=mask, other=0.0)
             poke(column[None, :] + (half * 16 + local)[:, None] * 4, x.to(gl.float32))
-    gl.thread_barrier()
+    thread_barrier()
     column = shared_address(gl.arange(0, 32, line) * 4)
     if TO_BASIS:
         _turn(pair_ptr, u_ptr, v_ptr, n_chunks, True, SLOTS)
@@ -125,7 +125,7 @@ def shared_pairs_kernel(
             poke(place, peek(place) * gl.load(middle_ptr + c))
     if FROM_BASIS:
         _turn(pair_ptr, u_ptr, v_ptr, n_chunks, False, SLOTS)
-    gl.thread_barrier()
+    thread_barrier()
     for start in range(0, n, 32):
         cols = start + index
         row = gl.load(row_of_ptr + cols, mask=cols < n, other=-1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from swallowtail.kernels.gpu.gluon.pairs import peek, poke, shared_address
 from swallowtail.kernels.gpu.gluon.rounds import factor, multiplied, poke_two, products, step_tables
-from swallowtail.kernels.gpu.triton_private import gl, gluon
+from swallowtail.kernels.gpu.triton_private import gl, gluon, thread_barrier
 
 SHARES = gl.constexpr(2)  # warps that share a group
 
@@ -111,9 +111,9 @@ def _steps(
         rows = peek(from_base + (from_lane ^ read))
         _add_sums(sums_ptr, place_ptr, step, begun, EXACT, VECTORS, SIZE, LANES, GROUPS)
         y = multiplied(matrices, rows, gl.zeros([GROUPS, SIZE, 2 * LANES], gl.float32, OUT), EXACT)
-        gl.thread_barrier()  # another warp reads the same rows
+        thread_barrier()  # another warp reads the same rows
         poke_two(to_base + (to_lane ^ written), y)
-        gl.thread_barrier()
+        thread_barrier()
         matrices = next_matrices
         read = next_read
         written = next_written
@@ -158,7 +158,7 @@ def round_gradients_kernel(
     memory = gl.allocate_shared_memory(gl.float32, [N, 2 * LANES], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     # Without a use the compiler would drop the allocation.
     memory.index(0).store(gl.zeros([2 * LANES], gl.float32, gl.BlockedLayout([1], [32], [WARPS], [0])))
-    gl.thread_barrier()
+    thread_barrier()
     # Padding reads the four spare rows, which therefore have to be finite.
     spare = gl.arange(0, 8 * LANES, gl.BlockedLayout([1], [32], [WARPS], [0]))
     poke(shared_address(((N - 4) * (2 * LANES) + spare) * 4), spare.to(gl.float32) * 0)
@@ -180,7 +180,7 @@ def round_gradients_kernel(
             place = _place(column, LANES, N)
             poke(base + ((lane * 4) ^ place), y)
             poke(base + (((lane + LANES) * 4) ^ place), g)
-        gl.thread_barrier()
+        thread_barrier()
         _steps(
             matrix_ptr, place_ptr, sums_ptr, steps, tile != program, not TRANSPOSE, EXACT, VECTORS, SIZE, LANES,
             GROUPS,
@@ -191,4 +191,4 @@ def round_gradients_kernel(
             gl.store(
                 out_ptr + row * n + column, g.to(out_ptr.dtype.element_ty), mask=(row < n_rows) & (column < n)
             )
-        gl.thread_barrier()
+        thread_barrier()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from swallowtail.kernels.gpu.gluon.half_code import usual_code
 from swallowtail.kernels.gpu.gluon.pairs import peek, poke, shared_address
-from swallowtail.kernels.gpu.triton_private import gl, gluon, mma_v2
+from swallowtail.kernels.gpu.triton_private import gl, gluon, mma_v2, thread_barrier
 
 
 @gluon.constexpr_function
@@ -132,7 +132,7 @@ def _steps(
         y = gl.zeros([WARPS, SIZE, LANES], gl.float32, OUT)
         y = multiplied(matrices, rows, y, EXACT)
         poke_two(to_base + (to_lane ^ written), y)
-        gl.thread_barrier()
+        thread_barrier()
         matrices = next_matrices
         read = next_read
         written = next_written
@@ -188,7 +188,7 @@ def rounds_kernel(
     )
     # Without a use the compiler would drop the allocation.
     memory.index(0).store(gl.zeros([32], gl.float32, gl.BlockedLayout([1], [32], [WARPS], [0])))
-    gl.thread_barrier()
+    thread_barrier()
     # Padding reads the four spare rows, which therefore have to be finite.
     spare = gl.arange(0, 4 * LANES, gl.BlockedLayout([1], [32], [WARPS], [0]))
     poke(shared_address(((N - 4) * LANES + spare) * 4), spare.to(gl.float32) * 0)
@@ -199,14 +199,14 @@ def rounds_kernel(
     own_word = base + (lane * 4 + (WORDS + 4))
     word = gl.arange(0, 64, gl.BlockedLayout([1], [32], [WARPS], [0]))
     poke(shared_address(WORDS + word * 4), word.to(gl.float32) * 0)
-    gl.thread_barrier()
+    thread_barrier()
     row = first + lane
     for start in range(0, n, COLUMNS):
         column = start + index
         x = gl.load(x_ptr + row * n + column, mask=(row < n_rows) & (column < n), other=0.0).to(gl.float32)
         _note(own_word, base + WORDS, x)
         poke(base + ((lane * 4) ^ _place(column, LANES, N)), x)
-    gl.thread_barrier()
+    thread_barrier()
     usual = gl.inline_asm_elementwise(
         usual_code(LANES), "=r,r", [shared_address(WORDS)], dtype=gl.int32, is_pure=False, pack=1
     )
@@ -217,7 +217,7 @@ def rounds_kernel(
             column = start + index
             x = gl.load(x_ptr + row * n + column, mask=(row < n_rows) & (column < n), other=0.0)
             _measure(own_word, x.to(gl.float32))
-        gl.thread_barrier()
+        thread_barrier()
         top = peek(own_word).to(gl.int32, bitcast=True)
         exponent = gl.minimum(gl.maximum((top >> 23) - 127, -120), 120)
         power = ((127 - exponent) << 23).to(gl.float32, bitcast=True)
@@ -225,7 +225,7 @@ def rounds_kernel(
             column = start + index
             x = gl.load(x_ptr + row * n + column, mask=(row < n_rows) & (column < n), other=0.0)
             poke(base + ((lane * 4) ^ _place(column, LANES, N)), x.to(gl.float32) * power)
-        gl.thread_barrier()
+        thread_barrier()
     back = ((127 + exponent) << 23).to(gl.float32, bitcast=True)
     if TO_BASIS:
         _steps(to_ptr, place_ptr, steps, True, EXACT, SIZE, LANES, WARPS)
@@ -235,7 +235,7 @@ def rounds_kernel(
             place = base + ((lane * 4) ^ _place(column, LANES, N))
             d = gl.load(middle_ptr + column, mask=column < n, other=0.0)
             poke(place, peek(place) * d)
-        gl.thread_barrier()
+        thread_barrier()
     if FROM_BASIS:
         _steps(from_ptr, place_ptr, steps, False, EXACT, SIZE, LANES, WARPS)
     for start in range(0, n, COLUMNS):

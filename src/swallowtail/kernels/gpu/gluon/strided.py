@@ -6,7 +6,7 @@ rotations in registers, and walks through the vectors. Arithmetic is in float32:
 
 from __future__ import annotations
 
-from swallowtail.kernels.gpu.triton_private import async_copy, gl, gluon
+from swallowtail.kernels.gpu.triton_private import async_copy, gl, gluon, thread_barrier
 
 
 @gluon.constexpr_function
@@ -120,7 +120,7 @@ def strided_kernel(
     i = 0
     for row in range(first_row, n_rows, workers):
         async_copy.wait_group(STAGES - 2)
-        gl.thread_barrier()
+        thread_barrier()
         x = stages.index(i % STAGES).load(OWN).to(gl.float32)
         _bring(
             stages.index((i + STAGES - 1) % STAGES), x_ptr, row + (STAGES - 1) * workers, from_at, n_rows, n, EVEN

@@ -13,7 +13,7 @@ has 8 neighbouring coordinates, which are 16 bytes of memory.
 from __future__ import annotations
 
 from swallowtail.kernels.gpu.gluon.blocks import bring, places
-from swallowtail.kernels.gpu.triton_private import async_copy, gl, gluon, mma_v2
+from swallowtail.kernels.gpu.triton_private import async_copy, gl, gluon, mma_v2, thread_barrier
 
 
 @gluon.constexpr_function
@@ -96,7 +96,7 @@ def thirds_kernel(
     i = 0
     for tile in range(first_tile, tiles, workers):
         async_copy.wait_group(STAGES - 2)
-        gl.thread_barrier()
+        thread_barrier()
         x = (
             stages.index(i % STAGES).permute((0, 2, 1)).load(_operand(1, WARPS))
         )  # (bits 10–4, bits 3–0, ROWS)

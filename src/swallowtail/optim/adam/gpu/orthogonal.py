@@ -10,7 +10,7 @@ number exceeds 10⁷, and the identity that is added to moments keeps it below).
 from __future__ import annotations
 
 from swallowtail.kernels.gpu.gluon.pairs import shared_address
-from swallowtail.kernels.gpu.triton_private import gl, gluon
+from swallowtail.kernels.gpu.triton_private import gl, gluon, thread_barrier
 from swallowtail.optim.adam.gpu.group_kernels import FIT, GROUP_ROW, GROUP_SIZE, GROUP_WIDTH, N_NUMBERS, USED
 
 
@@ -80,14 +80,14 @@ def _decompose(x_ptr, q_ptr, s, length, SIZE: gl.constexpr, WARPS: gl.constexpr)
     memory = gl.allocate_shared_memory(gl.float32, [2, SIZE], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     # Without a use the compiler would drop the allocation.
     memory.index(0).store(gl.zeros([SIZE], gl.float32, gl.BlockedLayout([1], [32], [WARPS], [0])))
-    gl.thread_barrier()
+    thread_barrier()
     put = shared_address(row * 4 + column * 0)
     get = shared_address((chain * LENGTH + link) * 4)
     for k in range(2 * s):
         step = gl.where(k < s, k, k - s)
         half = (k & 1) * (4 * SIZE)
         _put(put + half, (column == step).to(gl.int32) + row * 0, x)
-        gl.thread_barrier()
+        thread_barrier()
         c = _get(get + half)
         square = _sum(c * c)
         part = _sum(c * x)
