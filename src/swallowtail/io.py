@@ -134,9 +134,8 @@ def unpack(header: Any, tensors: dict[str, torch.Tensor]) -> AnyOperator:
         return SignedRotation(rotation, tensors["signs"])
     d = tensors["eigenvalues"]
     if kind == "HybridOperator" and not rotation.n_rotations and d.shape == (1,):
-        checks.last_axis(
-            "basis", tensors["basis"].mT, rotation.n, "n"
-        )  # before as many numbers are made of one
+        # Before as many numbers are made of one.
+        checks.last_axis("basis", tensors["basis"].mT, rotation.n, "n")
         d = d.repeat(rotation.n)
     symmetric = SymmetricOperator(rotation, d)
     if kind == "SymmetricOperator":

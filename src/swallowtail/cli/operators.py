@@ -57,9 +57,8 @@ def _info(options: argparse.Namespace) -> None:
         "wiring": rotation.wiring,
         "dtype": str(operator.dtype).removeprefix("torch."),
         "floats": count_floats(operator),
-        "bytes in file": sum(
-            tensor.numel() * tensor.element_size() for tensor in tensors
-        ),  # a fit counts float32
+        # A fit counts float32.
+        "bytes in file": sum(tensor.numel() * tensor.element_size() for tensor in tensors),
         "multiply-adds": f"{operator.multiply_adds} (dense: {operator.n**2})",
     }
     if isinstance(operator, HybridOperator):

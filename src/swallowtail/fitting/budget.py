@@ -15,16 +15,10 @@ MOST_ROUNDS = 16  # of the default budget, when a target angle decides how many 
 # Jacobi sweeps of n(n − 1)/2 rotations each. Ten diagonalise any matrix to rounding; growth then ends by itself.
 MOST_SWEEPS = 64
 UNITS = ("floats", "bytes", "multiply_adds", "time")
-NAMES = {
-    "floats": "floats",
-    "bytes": "bytes",
-    "multiply_adds": "multiply-adds",
-    "time": "time",
-}  # in sentences
-PER_ROTATION = {
-    "cpu": 4,
-    "cuda": 8,
-}  # multiply-adds in Q D Qᵀ x: the CPU's kernel of pairs takes the fast form
+# What sentences call them.
+NAMES = {"floats": "floats", "bytes": "bytes", "multiply_adds": "multiply-adds", "time": "time"}
+# Multiply-adds in Q D Qᵀ x: the CPU's kernel of pairs takes the fast form.
+PER_ROTATION = {"cpu": 4, "cuda": 8}
 
 
 def default_budget(n: int, depth: int = 1) -> int:
@@ -43,9 +37,8 @@ class Cost(NamedTuple):
     floats: int
     bytes: int  # float32 numbers, and indices where the form has them
     multiply_adds: int  # of one product
-    time: (
-        float | None
-    )  # seconds of a product with as many vectors as the `TimeModel` says; None if it has no model
+    # Seconds of a product with as many vectors as the `TimeModel` says; None if it has no model.
+    time: float | None
 
     def of(self, unit: str) -> float:
         """The amount in one of `UNITS`; infinite where it is not known."""

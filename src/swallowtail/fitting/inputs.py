@@ -16,9 +16,8 @@ from swallowtail.fitting.properties import Property, Symmetric, square
 from swallowtail.products import as_product
 
 DENSE_SPARSE = 4096  # a sparse matrix up to this n is fitted from its entries: n² numbers are 128 MiB
-ON_A_GPU = (
-    512  # from this n on a matrix on a GPU is fitted there; below, a CPU is as fast and tries more forms
-)
+# From this n on a matrix on a GPU is fitted there; below, a CPU is as fast and tries more forms.
+ON_A_GPU = 512
 READ_OFF = 1024  # up to this n a matrix is read off entirely, with n products, unless max_products forbids
 
 

@@ -28,9 +28,8 @@ from swallowtail.operators import HybridOperator
 ENOUGH_PRODUCTS = 64  # where n is too large to read H off and their number is not limited
 ENOUGH_FOR_FUNCTIONS = 128  # the same for f(H): one column of it takes 5 to 90
 FEWEST_MEASURED = 64  # products in all from which on some are kept for the quality estimate
-SETTLED = (
-    0.02  # relative change of f(H)z in the last steps, below which it is known well enough to measure with
-)
+# Relative change of f(H)z in the last steps, below which it is known well enough to measure with.
+SETTLED = 0.02
 COMPARED = 200  # x for an angle to the completion
 
 

@@ -34,9 +34,8 @@ class Rules(NamedTuple):
     run: Callable[..., Any]  # the numbers, by the kernel of the back end in charge
     plain: Callable[..., Any]  # the same by plain PyTorch operations, which anything can differentiate
     keep: Callable[..., tuple[Tensor, ...]]  # (arguments, output) ↦ the tensors that ``vjp`` wants
-    vjp: Callable[
-        ..., tuple[Tensor, ...]
-    ]  # (kept, wiring, flags, outputs' gradients) ↦ the tensors' gradients
+    # (kept, wiring, flags, outputs' gradients) ↦ the tensors' gradients.
+    vjp: Callable[..., tuple[Tensor, ...]]
     jvp: Callable[..., Any]  # (arguments, the tensors' tangents) ↦ the outputs' tangents
 
 

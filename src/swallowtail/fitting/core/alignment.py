@@ -12,9 +12,8 @@ from swallowtail.fitting.core.trace import grow_aligned, trace_parts
 class Alignment(Smooth):
     """‖R − Q‖²_F / n = 2 − 2 tr(QᵀR)/n, the squared relative error for orthogonal R (n, n)."""
 
-    starts: tuple[str, ...] = (
-        "layers",
-    )  # at n = 256 eigenvectors of a kernel are left with a fifth less error
+    # At n = 256 eigenvectors of a kernel are left with a fifth less error.
+    starts: tuple[str, ...] = ("layers",)
 
     def __init__(self, R: np.ndarray) -> None:
         self.R = np.ascontiguousarray(R, dtype=np.float64)

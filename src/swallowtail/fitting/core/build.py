@@ -59,9 +59,8 @@ def build(search: Search, objective: Searched, goal: float, plan: Plan, resume: 
     if not plan.steps:
         search.grow(goal)
         return
-    asked = (
-        goal > objective.rounding
-    )  # a quality: then steps are short, so that the last goes not far beyond it
+    # A quality: then steps are short, so that the last goes not far beyond it.
+    asked = goal > objective.rounding
     first = min(search.budget, int(FEW * objective.n)) if asked else math.ceil(plan.share * search.budget)
     steps, n_starts = plan.steps, min(plan.starts, len(objective.starts))
     trial = max(1, steps // TRIAL)

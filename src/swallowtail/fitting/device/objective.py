@@ -20,9 +20,8 @@ from swallowtail.fitting.device.walks import DERIVATIVES, GRADIENT, Steps, conju
 
 # A squared relative error that is rounding, by the precision of the entries.
 ROUNDING = {torch.float32: 1e-11, torch.float64: 1e-15}
-LARGEST_THRESHOLD = (
-    0.2  # of regrowth: at 1, a layer is one rotation, and a layer takes 0.2 ms whatever it has
-)
+# For regrowth: at 1, a layer is one rotation, and a layer takes 0.2 ms whatever it has.
+LARGEST_THRESHOLD = 0.2
 
 
 class DeviceObjective(Searched):

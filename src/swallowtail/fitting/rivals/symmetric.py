@@ -38,9 +38,8 @@ class Judged(NamedTuple):
 
     prices: Prices
     target: str = "matrix"  # "matrix", or "likelihood": nats per dimension
-    strict: str = (
-        ""  # the unit that the user's budget is in: there no rival may cost more than the fit was allowed
-    )
+    # The unit that the user's budget is in: there no rival may cost more than the fit was allowed.
+    strict: str = ""
     amount: float = 0.0  # of that unit
     name: str = "H"  # of the matrix that was fitted: "H", "H⁻¹" or "f(H)"
 

@@ -24,9 +24,8 @@ class TimeModel(NamedTuple):
 
     device: str  # "cpu" or "cuda"
     vectors: int  # in a product; on a CPU, one thread
-    source: (
-        str  # "not calibrated" for the table that comes with the package, or when and where it was measured
-    )
+    # "not calibrated" for the table that comes with the package, or when and where it was measured.
+    source: str
     series: dict[str, dict[int, Points]]  # see `record`
 
     @property

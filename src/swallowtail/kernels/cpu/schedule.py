@@ -37,9 +37,8 @@ class Queues(NamedTuple):
     own: np.ndarray  # shape: (2K,): the rotations of coordinate 0, of coordinate 1, …
     place: np.ndarray  # shape: (K, 2): where a rotation stands in ``own``, for both of its coordinates
     ends: np.ndarray  # shape: (n,): where the rotations of each coordinate end in ``own``
-    turn: (
-        np.ndarray
-    )  # shape: (n,): where in ``own`` the next rotation of each coordinate stands; `ends` if none
+    # Where in ``own`` the next rotation of each coordinate stands; `ends` if none. Shape: (n,).
+    turn: np.ndarray
 
 
 class Scratch(NamedTuple):
