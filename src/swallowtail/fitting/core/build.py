@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from swallowtail.fitting.core.moves import POLISH, POLISH_TOLERANCE, Search, State
-from swallowtail.fitting.core.objectives import FEW, WORK_BETWEEN_REPORTS
+from swallowtail.fitting.core.objectives import WORK_BETWEEN_REPORTS
+from swallowtail.fitting.core.searched import FEW, inserted
 
 FEWEST, WORK = 2, 3e11  # steps, and what all of them may cost: 4n³ multiply-adds each
 TRIAL = 2  # a start takes a step in so many before the best is chosen; with 4 MNIST ended 7 % worse
@@ -128,11 +129,11 @@ def _outside(
     """With ``count`` rotations more: half in front of all others, if they promise anything there, the rest behind."""
     report = lambda: search.report("grow")
     front, by = search.objective.in_front(pairs, angles, -(-count // 2), THRESHOLD, report)
-    pairs, angles, count = np.concatenate([front, pairs]), np.concatenate([by, angles]), count - len(by)
-    if count > 0:
+    pairs, angles = inserted(pairs, angles, 0, front, by)
+    if count > len(by):
         report()
-        behind, by = search.objective.behind(pairs, angles, count, THRESHOLD)
-        pairs, angles = np.concatenate([pairs, behind]), np.concatenate([angles, by])
+        behind = search.objective.behind(pairs, angles, count - len(by), THRESHOLD)
+        pairs, angles = inserted(pairs, angles, len(pairs), *behind)
     return pairs, angles
 
 

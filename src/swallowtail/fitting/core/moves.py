@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from swallowtail.fitting.core.objectives import WORK_BETWEEN_REPORTS, Searched
+from swallowtail.fitting.core.objectives import WORK_BETWEEN_REPORTS
 from swallowtail.fitting.core.records import Callback
+from swallowtail.fitting.core.searched import Searched
 
 THRESHOLD = 0.1  # of the largest weight; 0.2 ends within 0.2° of it at n = 64
 THRESHOLDS = (0.05, 0.1, 0.2, 0.5, 1.0)  # cycles vary it: another threshold, other pairs

@@ -26,8 +26,8 @@ from swallowtail.fitting.core.moves import (
     Search,
     State,
 )
-from swallowtail.fitting.core.objectives import Searched
 from swallowtail.fitting.core.records import Callback, Stop
+from swallowtail.fitting.core.searched import Searched
 
 STAGES = ("build", "polish", "trial", "cycle", "shrink", "finish")
 MANY = 40  # cycles are worth trials; with 13 or 23 they gain 2 % of the error and take a tenth more time

@@ -10,11 +10,8 @@ from torch import Tensor
 
 from swallowtail.fitting.core.groups import apart
 from swallowtail.fitting.core.newton import take
-from swallowtail.fitting.core.objectives import Report
 from swallowtail.fitting.device.growth import Groups, Residual, largest, turn
-from swallowtail.fitting.device.newton import newton_layers
-from swallowtail.fitting.device.objective import LARGEST_THRESHOLD, DeviceObjective
-from swallowtail.fitting.device.walks import conjugated
+from swallowtail.fitting.device.objective import DeviceObjective
 from swallowtail.fitting.methods.grouped import Confined
 
 
@@ -53,29 +50,3 @@ class DeviceConfined(Confined, DeviceObjective):
             pairs.append(chosen)
             k += len(chosen)
         return np.concatenate(pairs), np.arctan(torch.cat(tangents).cpu().numpy())
-
-    def regrow(
-        self,
-        pairs: np.ndarray,
-        angles: np.ndarray,
-        count: int,
-        threshold: float,
-        generator: np.random.Generator | None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        return super().regrow(pairs, angles, count, min(threshold, LARGEST_THRESHOLD), generator)
-
-    def newton(
-        self,
-        pairs: np.ndarray,
-        angles: np.ndarray,
-        at: int,
-        count: int,
-        layers: int,
-        threshold: float,
-        groups: tuple[np.ndarray, np.ndarray, int],
-        report: Report | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        if report is not None:
-            report()
-        M, B = conjugated(self.H, pairs[:at], angles[:at]), self.product(pairs[at:], angles[at:])
-        return newton_layers(M, B, count, layers, threshold, Groups(*groups))

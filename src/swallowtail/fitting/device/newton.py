@@ -17,7 +17,7 @@ def newton_layers(
     """`core.newton.newton_rotations` on the device, for the target "matrix".
 
     Args:
-        M, B: AᵀHA and B of Q = A·B, shape (n, n); M is overwritten.
+        M, B: AᵀHA and B of Q = A·B, shape (n, n).
         n_rotations, layers, threshold: as there.
         groups: all may meet without; else they are united where a rotation brings them together.
     """

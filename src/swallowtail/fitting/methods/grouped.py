@@ -18,10 +18,11 @@ import numpy as np
 from swallowtail.fitting.core.confined import cluster, grow_clusters, grow_round
 from swallowtail.fitting.core.groups import apart, meeting, round_starts
 from swallowtail.fitting.core.moves import State
-from swallowtail.fitting.core.objectives import NEWTON_SHARE, Objective, Report, Searched, place
+from swallowtail.fitting.core.objectives import Objective
 from swallowtail.fitting.core.product import MATRIX, layered
 from swallowtail.fitting.core.records import Callback, DenseFit
 from swallowtail.fitting.core.search import search_pairs
+from swallowtail.fitting.core.searched import Diagonalised, Report
 from swallowtail.fitting.methods.pairs import EFFORTS, default_cycles
 from swallowtail.wiring import Grouped
 
@@ -100,7 +101,7 @@ def in_rounds(n: int, pairs: np.ndarray, angles: np.ndarray, size: int) -> tuple
     return wiring, angles[np.concatenate(listed)[order]]
 
 
-class Confined(Searched):
+class Confined(Diagonalised):
     """An objective whose new rotations keep the sequence in ``n_rounds`` rounds of groups of at most ``size``.
 
     What is common to matrices here (`ConfinedObjective`) and on a device (`device.confined`).
@@ -125,20 +126,6 @@ class Confined(Searched):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Rotations on the residual A, which they change, in groups that grow from those given."""
 
-    @abstractmethod
-    def newton(
-        self,
-        pairs: np.ndarray,
-        angles: np.ndarray,
-        at: int,
-        count: int,
-        layers: int,
-        threshold: float,
-        groups: tuple[np.ndarray, np.ndarray, int],
-        report: Report | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """As `Objective.newton`."""
-
     def in_front(
         self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float, report: Report
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -158,29 +145,9 @@ class Confined(Searched):
         here = slice(starts[0], starts[1]) if which == 0 else slice(starts[-2], starts[-1])
         return meeting(pairs[here], self.n)
 
-    def regrow(
-        self,
-        pairs: np.ndarray,
-        angles: np.ndarray,
-        count: int,
-        threshold: float,
-        generator: np.random.Generator | None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        at = place(len(pairs), generator)
-        if at < len(pairs):
-            pairs, angles, groups = self._opened(pairs, angles, at)
-            layers = max(1, int(NEWTON_SHARE * len(pairs) / self.n**2))
-            more, by = self.newton(pairs, angles, at, count, layers, threshold, (*groups, self.size))
-            pairs = np.concatenate([pairs[:at], more, pairs[at:]])
-            angles, count = np.concatenate([angles[:at], by, angles[at:]]), count - len(by)
-        if count > 0:
-            more, by = self.behind(pairs, angles, count, threshold)
-            pairs, angles = np.concatenate([pairs, more]), np.concatenate([angles, by])
-        return pairs, angles
-
-    def _opened(
+    def opened(
         self, pairs: np.ndarray, angles: np.ndarray, at: int
-    ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, int] | None]:
         """The sequence with the round at ``at`` in the order of its layers, and the groups new rotations may join.
 
         In that order a place inside a round is inside all of its groups.
@@ -192,7 +159,8 @@ class Confined(Searched):
         pairs, angles = pairs.copy(), angles.copy()
         pairs[here], angles[here] = wiring.indices, turned
         parted = len(starts) + 1  # rounds, if new ones stand between: theirs, and this one in two
-        return pairs, angles, apart(self.n) if parted <= self.n_rounds else meeting(wiring.indices, self.n)
+        groups = apart(self.n) if parted <= self.n_rounds else meeting(wiring.indices, self.n)
+        return pairs, angles, (*groups, self.size)
 
 
 class ConfinedObjective(Confined, Objective):
@@ -228,5 +196,3 @@ class ConfinedObjective(Confined, Objective):
         self, A: np.ndarray, count: int, threshold: float, label: np.ndarray, sizes: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         return grow_round(A, label, sizes, self.size, count, threshold, self.target, self.floor, self._least)
-
-    newton = Objective.newton
