@@ -20,6 +20,7 @@ import numpy as np
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.factor import Factor
+from swallowtail.fitting.core.product import power_of_two
 from swallowtail.fitting.core.records import Callback, Stop
 
 MOST_PASSES = 16  # 4 → 8 lowers the completion's angle by 0.7° on kernels and MNIST, 16 by 0.3° more on some
@@ -240,9 +241,3 @@ def _real(name: str, value: Any) -> np.ndarray:
     if bad:
         raise ArgumentError(name, "finite numbers", f"{bad} of {array.size} NaN or infinite")
     return array
-
-
-def power_of_two(array: np.ndarray) -> float:
-    """The power of two just below the largest |entry|: dividing by it changes no bit of a mantissa."""
-    largest = float(np.abs(array).max(initial=0.0))
-    return float(2.0 ** np.floor(np.log2(largest))) if largest > 0.0 else 1.0

@@ -19,6 +19,7 @@ from swallowtail.fitting.core.product import (
     ROTATION,
     TARGETS,
     conjugate,
+    power_of_two,
     rotate_rows,
     tile,
 )
@@ -95,9 +96,7 @@ class Objective(Diagonalised, Smooth):
 
     def __init__(self, H: np.ndarray, target: str = "matrix") -> None:
         H = np.ascontiguousarray(H, dtype=np.float64)
-        largest = np.abs(H).max(initial=0.0)
-        # Squares of entries near 1e±200 leave float64. A power of two changes no bit of a mantissa.
-        self.scale = float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
+        self.scale = power_of_two(H)
         self.H, self.n, self.target = H / self.scale, len(H), TARGETS[target]
         self.tiles = tile(self.H)
         self.norm2 = float(np.vdot(self.H, self.H)) or 1.0

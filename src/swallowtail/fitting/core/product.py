@@ -33,6 +33,15 @@ inner = njit(inner=True, nogil=True, fastmath=True, error_model="numpy")  # call
 inlined = njit(inner=True, inline="always", nogil=True, fastmath=True, error_model="numpy")
 
 
+def power_of_two(array: np.ndarray) -> float:
+    """The power of two just below the largest |entry|: dividing by it changes no bit of a mantissa.
+
+    Taken out of a matrix first, because squares of entries near 1e±200 leave float64.
+    """
+    largest = float(np.abs(array).max(initial=0.0))
+    return float(2.0 ** np.floor(np.log2(largest))) if largest > 0.0 else 1.0
+
+
 def flat_pairs(wiring: Wiring) -> np.ndarray:  # shape: (K, 2)
     """The pairs of all layers, Q₁ first."""
     if isinstance(wiring, Pairs):

@@ -12,7 +12,7 @@ from torch import Tensor
 from swallowtail.fitting.core.curvature import LEAST
 from swallowtail.fitting.core.matching import least_weight, sampled
 from swallowtail.fitting.core.objectives import Objective
-from swallowtail.fitting.core.product import MATRIX
+from swallowtail.fitting.core.product import MATRIX, power_of_two
 from swallowtail.fitting.core.searched import Diagonalised, Report
 from swallowtail.fitting.device.growth import Groups, Residual, grow_layers, grow_matching
 from swallowtail.fitting.device.newton import newton_layers
@@ -37,8 +37,7 @@ class DeviceObjective(Diagonalised):
     starts = Objective.starts
 
     def __init__(self, H: Tensor) -> None:
-        largest = max(float(H.max()), -float(H.min()))
-        self.scale = float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
+        self.scale = power_of_two(np.array([float(H.max()), float(H.min())]))
         self.H = H if self.scale == 1.0 else H / self.scale
         self.n, self.target = len(H), MATRIX
         self.norm2 = float(torch.linalg.vector_norm(self.H, dtype=torch.float64)) ** 2 or 1.0

@@ -21,7 +21,7 @@ from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.build import FEWEST
 from swallowtail.fitting.core.moves import FINISH
-from swallowtail.fitting.core.product import conjugate, flat_pairs
+from swallowtail.fitting.core.product import conjugate, flat_pairs, power_of_two
 from swallowtail.fitting.core.records import Callback, DenseFit, History, Stop
 from swallowtail.fitting.methods.low_rank import LowRank, cut, diagonal_low_rank
 from swallowtail.fitting.methods.pairs import default_cycles, fit_pairs
@@ -102,9 +102,7 @@ def fit_hybrid(
     most = len(plan.rotations) - 1
     if rank is not None and checks.integer("rank", rank, at_least=0) > most:
         raise ArgumentError("rank", f"at most {most}, as the budget pays for", rank, "try a larger budget")
-    largest = float(np.abs(H).max(initial=0.0))
-    # Taken out, because squares of entries near 1e±200 leave float64.
-    scale = float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
+    scale = power_of_two(H)
     turns = _Turns(H / scale, seed, callback)
     if rank is None:
         turns.without_rotations(plan)

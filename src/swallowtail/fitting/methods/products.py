@@ -18,11 +18,11 @@ from swallowtail.fitting.core.completion import (
     Product,
     complete,
     orthonormal_samples,
-    power_of_two,
     probe,
 )
 from swallowtail.fitting.core.factor import Factor
 from swallowtail.fitting.core.lanczos import Values, function_of_completion
+from swallowtail.fitting.core.product import power_of_two
 from swallowtail.fitting.core.records import Callback, DenseFit, History
 from swallowtail.fitting.methods.factor import fit_factor
 from swallowtail.fitting.methods.pairs import fit_pairs
