@@ -13,7 +13,7 @@ from swallowtail.fitting.device.fit import DeviceFit, fit_on_device
 from swallowtail.fitting.forms.base import Job
 from swallowtail.fitting.forms.symmetric import symmetric_operator
 from swallowtail.fitting.quality import EXACT, NOT_MEASURED
-from swallowtail.fitting.result import Candidate, Quality, Rival
+from swallowtail.fitting.result import Candidate, Found, Quality, Rival
 from swallowtail.fitting.rivals import cost_of, equal_ranks, n_probes, verdict
 from swallowtail.fitting.rivals.forms import identity_and_rank, shared
 from swallowtail.metrics import NORMAL_95, Estimate
@@ -22,8 +22,8 @@ KRYLOV, SPARE, PASSES = 4, 32, 8  # columns of the rivals' Krylov space per rank
 ONLY_LOW_RANK = "On a GPU no rival but c·I + low rank is measured."
 
 
-def by_device(job: Job) -> tuple[Candidate, Quality, int, str]:
-    """Fit on chosen pairs, or in rounds of groups, where H lies; what the runner makes a result of."""
+def by_device(job: Job) -> Found:
+    """Fit on chosen pairs, or in rounds of groups, where H lies."""
     request, H = job.request, job.problem.tensor
     assert H is not None
     grouped = request.method == "grouped"
@@ -42,7 +42,7 @@ def by_device(job: Job) -> tuple[Candidate, Quality, int, str]:
     operator = symmetric_operator(found.wiring, found.angles, found.eigenvalues)
     best = Candidate("grouped" if grouped else "pairs", operator, found.history, found.history[-1][2])
     status = "exact" if best.objective < EXACT**2 else "converged"
-    return best, _quality(job, fit, best), 0, status
+    return Found(best, _quality(job, fit, best), 0, status)
 
 
 def _quality(job: Job, fit: DeviceFit, best: Candidate) -> Quality:
