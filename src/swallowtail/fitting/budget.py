@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from swallowtail import checks
@@ -76,11 +77,12 @@ class Prices(NamedTuple):
         n, most = self.n, largest_budget(self.n)
         rotations = []
         for r in range(n + 1):
-            K = _most(lambda k, r=r: self.rotations(k, r).of(unit) <= amount, most)
+            K = most_affordable(lambda k, r=r: self.rotations(k, r).of(unit) <= amount, most)
             if K < 0:
                 break
             rotations.append(K)
-        return Plan(max(0, _most(lambda r: self.multiple(r).of(unit) <= amount, n)), tuple(rotations))
+        multiple = most_affordable(lambda r: self.multiple(r).of(unit) <= amount, n)
+        return Plan(max(0, multiple), tuple(rotations))
 
 
 class Budget(NamedTuple):
@@ -148,7 +150,7 @@ def quantity(unit: str, amount: float) -> str:
     return f"{amount * factor:.3g} {name}"
 
 
-def _most(affordable: Any, limit: int) -> int:
+def most_affordable(affordable: Callable[..., bool], limit: int) -> int:
     """The largest whole number up to ``limit`` that is affordable; −1 if 0 is not. What is affordable has no gaps."""
     if not affordable(0):
         return -1

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from swallowtail.fitting.budget import NAMES, UNITS, Cost, Prices
+from swallowtail.fitting.budget import NAMES, UNITS, Cost, Prices, most_affordable
 from swallowtail.fitting.methods import low_rank as plain
 from swallowtail.fitting.result import Rival
 from swallowtail.fitting.rivals.forms import Alternative, cost_of, other_form, shared
@@ -85,12 +85,7 @@ def dense_rivals(
     exact = measure.exact_score
     if sparse is not None:
         stored = 8 * sparse.nnz + 4 * (n + 1)  # bytes: values and columns, and where rows begin
-        cost = Cost(
-            sparse.nnz,
-            stored,
-            sparse.nnz,
-            model.at("sparse", n, sparse.nnz / n) if "sparse" in model.series else None,
-        )
+        cost = Cost(sparse.nnz, stored, sparse.nnz, model.sparse(n, sparse.nnz))
         equal = ", ".join(NAMES[unit] for unit in UNITS if cost.of(unit) <= amounts[unit])
         rivals.append(
             Alternative("the sparse matrix itself (CSR)", None, cost, equal).measured(0.0, 0.0, exact)
@@ -140,10 +135,7 @@ def _low_rank_forms(
 
 def _nearest(cost: Callable[[int], Cost], unit: str, amount: float, n: int, strict: bool) -> int:
     """The rank whose cost is nearest to an amount, or with ``strict`` the largest that costs no more; −1 for none."""
-    low, high = -1, n
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if cost(middle).of(unit) <= amount else (low, middle - 1)
+    low = most_affordable(lambda r: cost(r).of(unit) <= amount, n)
     above = low < n and cost(low + 1).of(unit) - amount < amount - (cost(low).of(unit) if low >= 0 else 0.0)
     if strict:
         return low

@@ -48,6 +48,10 @@ class TimeModel(NamedTuple):
         terms = self.at("hybrid", n, rank) - self.at("pairs", n, 2 / n) if rank else 0.0
         return self.at(kind, n, n_rotations / n) + max(terms, 0.0)
 
+    def sparse(self, n: int, nnz: int) -> float | None:
+        """Of a product with a sparse matrix of ``nnz`` entries; None where nothing was measured."""
+        return self.at("sparse", n, nnz / n) if "sparse" in self.series else None
+
     def at(self, name: str, n: int, amount: float = 0.0) -> float:
         """Of a series, as `record` counts amounts."""
         by_n = self.series[name]
