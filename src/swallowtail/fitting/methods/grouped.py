@@ -67,8 +67,9 @@ def fit_grouped(
     n = len(H)
     goal = -np.inf if target_error is None or target != "matrix" else target_error**2
     plan = EFFORTS[effort].plan
+    objective = ConfinedObjective(H, target, n_rotations, size, n_rounds)
     best = search_pairs(
-        ConfinedObjective(H, target, n_rotations, size, n_rounds),
+        objective,
         n_rotations,
         cycles=default_cycles(n, n_rotations, effort) if cycles is None else cycles,
         finish=EFFORTS[effort].finish if finish is None else finish,
@@ -81,7 +82,7 @@ def fit_grouped(
         plan=plan.limited(n) if steps is None else plan.of(steps),
     )
     wiring, angles = in_rounds(n, best.pairs, best.angles, size)
-    d = Objective(H, target).eigenvalues(best.pairs, best.angles)
+    d = objective.eigenvalues(best.pairs, best.angles)
     return DenseFit(wiring, angles, d, best.history)
 
 

@@ -24,14 +24,13 @@ import numpy as np
 import scipy
 
 from swallowtail.errors import ArgumentError
-from swallowtail.fitting.core.objectives import Objective
+from swallowtail.fitting.core.objectives import EXACT, Objective
 from swallowtail.fitting.core.product import flat_pairs
 from swallowtail.fitting.core.records import DenseFit, Stop
 from swallowtail.wiring import Butterfly
 
 CONNECTED = 1e-12  # entries below this, relative to the largest of H, are rounding and connect nothing
 DENSE = 128  # the dense eigensolver up to this size, Lanczos beyond
-EXACT = 1e-15  # a squared relative error that is rounding
 
 
 class RotationFit(NamedTuple):
@@ -148,7 +147,7 @@ def _outside(A: np.ndarray, p: int) -> float:
 
 
 def _split(
-    A: np.ndarray, theta: np.ndarray, start: int, size: int, p: int, pulse: Callable[[], None] | None = None
+    A: np.ndarray, theta: np.ndarray, start: int, size: int, p: int, pulse: Callable[[], None] | None
 ) -> list[tuple[int, int]]:
     """Choose the angles of one block at stride p, rotate that block of A in place, return its two halves."""
     if pulse is not None:
