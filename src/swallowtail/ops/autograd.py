@@ -196,14 +196,14 @@ RULES = {
 # The ways to a derivative
 
 
-def _setup(name: str, ctx: Any, inputs: Any, output: Any) -> None:
+def setup(name: str, ctx: Any, inputs: Any, output: Any) -> None:
     at = RULES[name].n_tensors
     ctx.save_for_backward(*RULES[name].keep(inputs, output))
     ctx.wiring, ctx.flags = inputs[at], inputs[at + 1 :]
 
 
 def _setup_transformed(name: str, ctx: Any, inputs: Any, output: Any) -> None:
-    _setup(name, ctx, inputs, output)
+    setup(name, ctx, inputs, output)
     ctx.set_materialize_grads(False)  # a tangent that is zero comes as None
     ctx.save_for_forward(*inputs[: RULES[name].n_tensors])
 
@@ -251,7 +251,7 @@ def _eager(name: str) -> Any:
 
     def forward(ctx: Any, *arguments: Any) -> Any:
         output = RULES[name].run(*arguments)
-        _setup(name, ctx, arguments, output)
+        setup(name, ctx, arguments, output)
         return output
 
     members = {"forward": staticmethod(forward), "backward": staticmethod(partial(_backward, name))}

@@ -27,22 +27,20 @@ _workers = 0
 _lock = threading.Lock()
 
 
-def share(count: int, rotations: int, pieces: int = PIECES, worth: int | None = None) -> tuple[int, int]:
+def share(count: int, rotations: int, worth: int | None = None) -> tuple[int, int]:
     """How many threads are worth it for so many rows, and in how many pieces.
 
     ``worth`` is how many rotations of single vectors a thread should have; None for those of a loop.
     """
     worth = WORTH_A_THREAD if worth is None else worth
     threads = min(torch.get_num_threads(), max(1, count * rotations // worth), (count + 1) // 2)
-    return threads, max(threads, min(threads * pieces, count // ROWS_PER_PIECE))
+    return threads, max(threads, min(threads * PIECES, count // ROWS_PER_PIECE))
 
 
-def over_rows(
-    work: Callable[[int, int], Result], count: int, rotations: int, pieces: int = PIECES
-) -> list[Result]:
+def over_rows(work: Callable[[int, int], Result], count: int, rotations: int) -> list[Result]:
     """Call ``work(start, stop)`` on pieces of ``count`` rows, on as many threads as torch uses; results in order.
 
-    A thread that is done with a piece takes the next one, ``pieces`` per thread on average. Numba's own parallel loops
+    A thread that is done with a piece takes the next one, `PIECES` per thread on average. Numba's own parallel loops
     abort the process when two Python threads enter them at once; kernels that release the GIL need only this.
 
     No thread works on these rows any more when this returns or raises, whatever interrupted it: kernels write through
@@ -50,7 +48,7 @@ def over_rows(
     """
     if count == 0:
         return []
-    threads, pieces = share(count, rotations, pieces)
+    threads, pieces = share(count, rotations)
     if threads == 1:
         return [work(0, count)]
     pairs = (count + 1) // 2  # kernels take rows two by two
