@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
@@ -260,12 +260,8 @@ def _grouped(wiring: Pairs, header: Any, coordinates: np.ndarray) -> Grouped:
 def _entry(header: Any, name: str) -> Any:
     """An entry of a JSON object."""
     if not isinstance(header, dict) or name not in header:
-        _missing(name)
+        raise ArgumentError(name, "it in the file's metadata", "nothing")
     return header[name]
-
-
-def _missing(name: str) -> NoReturn:
-    raise ArgumentError(name, "it in the file's metadata", "nothing")
 
 
 def _list(name: str, header: Any) -> list[Any]:

@@ -96,12 +96,8 @@ def _apply(options: argparse.Namespace) -> None:
     result = result.T if options.rows else result
     for path in options.output:
         if path == STANDARD:
-            write_standard(partial(_written, result), ".npy")
+            write_standard(partial(write_array, array=result), ".npy")
             continue
         write_array(path, result)
         text = sys.stderr if STANDARD in options.output else sys.stdout
         print(f"saved {result.shape} to {path}", file=text)
-
-
-def _written(result: Any, path: Path) -> None:
-    write_array(path, result)
