@@ -72,6 +72,10 @@ class Prices(NamedTuple):
         floats = rank * (self.n + 1) + 1
         return Cost(floats, 4 * floats, (2 * rank + 1) * self.n, self.model.seconds(self.n, "", 0, rank))
 
+    def dense(self) -> Cost:
+        """All n² numbers."""
+        return Cost(self.n**2, 4 * self.n**2, self.n**2, self.model.at("dense", self.n))
+
     def plan(self, unit: str, amount: float) -> Plan:
         """What an amount buys; at least a diagonal."""
         n, most = self.n, largest_budget(self.n)

@@ -16,7 +16,7 @@ from swallowtail.fitting.quality import EXACT, NOT_MEASURED
 from swallowtail.fitting.result import Candidate, Found, Quality, Rival
 from swallowtail.fitting.rivals import cost_of, equal_ranks, n_probes, verdict
 from swallowtail.fitting.rivals.forms import identity_and_rank, shared
-from swallowtail.metrics import NORMAL_95, Estimate
+from swallowtail.metrics import Estimate
 
 KRYLOV, SPARE, PASSES = 4, 32, 8  # columns of the rivals' Krylov space per rank, and more; blocks of it
 ONLY_LOW_RANK = "On a GPU no rival but c·I + low rank is measured."
@@ -51,9 +51,7 @@ def _quality(job: Job, fit: DeviceFit, best: Candidate) -> Quality:
     X = np.random.default_rng(job.request.seed + 1).standard_normal((n_probes(n), n))
     probes = torch.from_numpy(X).to(H.device, H.dtype).T.contiguous()
     image = H @ probes  # H is scaled by a power of two, which changes no angle
-    angles = _angles(image, fit.product(probes))
-    mean, half = float(angles.mean()), NORMAL_95 * float(angles.std()) / len(angles) ** 0.5
-    angle = Estimate(mean, max(0.0, mean - half), min(180.0, mean + half))
+    angle = Estimate.of_angles(_angles(image, fit.product(probes)).cpu().numpy())
     error = max(best.objective, 0.0) ** 0.5
     cost, model = cost_of(best.operator, job.prices), job.prices.model
     known = Quality(angle, error, [], [NOT_MEASURED], False, None, cost.time, model.source)

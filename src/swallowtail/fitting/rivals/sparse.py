@@ -26,10 +26,10 @@ def sparse_rivals(H: np.ndarray, amounts: dict[str, float], model: TimeModel) ->
         kept = np.abs(rows - columns) <= width
         form = scipy.sparse.csr_array(np.where(kept, H, 0.0))
         yield Alternative(f"band of {2 * width + 1}", form, band_cost(n, width, model), shared(bands, width))
-    order = _by_size(H)
+    order = by_size(H)
     counts = {NAMES[unit]: _most_entries(H, order, unit, amounts[unit], model) for unit in UNITS}
     for count in sorted({count for count in counts.values() if count > 0}):
-        form = _entries(H, order[:count])
+        form = only_entries(H, order[:count])
         cost = entries_cost(n, count, form.nnz, model)
         yield Alternative(f"{form.nnz} largest entries", form, cost, shared(counts, count))
 
@@ -52,7 +52,7 @@ def _widest(n: int, unit: str, amount: float, model: TimeModel) -> int:
     return width if width < n - 1 else 0
 
 
-def _by_size(H: np.ndarray) -> np.ndarray:  # shape: (n(n + 1)/2, 2)
+def by_size(H: np.ndarray) -> np.ndarray:  # shape: (n(n + 1)/2, 2)
     """The entries on and above the diagonal, first those that take most error away per entry in a product."""
     rows, columns = np.triu_indices(len(H))
     order = np.argsort(-np.abs(H[rows, columns]), kind="stable")
@@ -68,7 +68,8 @@ def _most_entries(H: np.ndarray, order: np.ndarray, unit: str, amount: float, mo
     return most if most < np.count_nonzero(H[order[:, 0], order[:, 1]]) else 0
 
 
-def _entries(H: np.ndarray, kept: np.ndarray) -> Any:
+def only_entries(H: np.ndarray, kept: np.ndarray) -> Any:
+    """H with nothing but the entries ``kept``, places (k, 2), and their mirror images: CSR."""
     i, j = kept.T
     off = i != j
     rows, columns = np.concatenate([i, j[off]]), np.concatenate([j, i[off]])

@@ -67,7 +67,7 @@ def dense_rivals(
     H, n, prices, model = measure.H, measure.n, judged.prices, judged.prices.model
     own = cost_of(operator, prices)
     amounts = {unit: judged.amount if unit == judged.strict else own.of(unit) for unit in UNITS}
-    whole = Cost(n * n, 4 * n * n, n * n, model.at("dense", n))
+    whole = prices.dense()
     # Where the budget pays for all n² numbers, the dense matrix is the rival.
     dense = [unit for unit in UNITS if whole.of(unit) <= amounts[unit]]
     payable = {unit: amount for unit, amount in amounts.items() if unit not in dense}
