@@ -13,6 +13,10 @@ from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.operators.base import Operator
 
+_FLOAT64 = torch.empty(
+    0, dtype=torch.float64
+)  # what whole numbers become: float32 holds them up to 2^24 only
+
 
 class Product(NamedTuple):
     """Something that multiplies columns: ``apply`` maps (n, k) to (m, k), float64 NumPy arrays both."""
@@ -118,6 +122,6 @@ def _checked(name: str, function: Callable[[np.ndarray], Any]) -> Callable[[np.n
 
 def as_float64(name: str, value: Any) -> np.ndarray:
     """A tensor or array of finite real numbers as a float64 array."""
-    tensor = checks.as_tensor(name, value)
+    tensor = checks.as_tensor(name, value, _FLOAT64)
     checks.finite(name, tensor)
     return tensor.detach().to("cpu", torch.float64).numpy()
