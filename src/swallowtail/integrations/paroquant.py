@@ -30,8 +30,16 @@ from swallowtail.nn import Rotate
 from swallowtail.wiring import Grouped
 
 LARGEST = 15  # of a 4-bit number
-# Which of eight neighbouring columns the bits of an int32 hold, lowest first.
-ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
+ORDER = (
+    0,
+    2,
+    4,
+    6,
+    1,
+    3,
+    5,
+    7,
+)  # which of eight neighbouring columns the bits of an int32 hold, lowest first
 _NAMES = ("theta", "pairs", "channel_scales")
 GREATEST = torch.finfo(torch.float16).max
 LOST = 0.01  # of a scale may be lost to float16; normal numbers lose 0.0005 at most
