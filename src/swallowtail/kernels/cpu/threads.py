@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 from queue import SimpleQueue
 from typing import TypeVar
 
@@ -15,6 +17,8 @@ import torch
 from swallowtail.kernels.cpu.codegen.counter import CLOSED, add, close
 
 Result = TypeVar("Result")
+# (address of x, address of y, number of rows); returns the floating-point flags that were raised
+Rows = Callable[[int, int, int], int]
 
 PIECES = 2  # per thread on average: a thread that starts late leaves its second piece to the others
 # At least: kernels work on tiles of up to 32 rows, and each piece may leave one half empty.
@@ -85,6 +89,12 @@ def over_rows(work: Callable[[int, int], Result], count: int, rotations: int) ->
     if errors:
         raise errors[0]
     return [results.pop(i) for i in range(pieces)]  # a thread that comes late may hold on to the dictionary
+
+
+def rows_on_threads(rows: Rows, x: int, y: int, count: int, row_bytes: int, rotations: int) -> int:
+    """``count`` rows at addresses x through a kernel, to addresses y, by `over_rows`. Returns the flags raised."""
+    part = lambda start, stop: rows(x + start * row_bytes, y + start * row_bytes, stop - start)
+    return reduce(or_, over_rows(part, count, rotations), 0)
 
 
 def _start_workers(count: int) -> None:
