@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from swallowtail.fitting.core.product import conjugate, flat_pairs
+from swallowtail.fitting.core.product import conjugate
 
 
 def symmetric(n, seed=0):
@@ -28,7 +28,7 @@ def synthetic(n, n_large, seed):
 
 def approximation(fit):
     """Q D Qᵀ, dense: conjugating D by Qᵀ, whose rotations are Q's the other way round."""
-    return conjugate(np.diag(fit.eigenvalues), flat_pairs(fit.wiring)[::-1].copy(), -fit.angles[::-1])
+    return conjugate(np.diag(fit.eigenvalues), fit.wiring.flat_pairs()[::-1].copy(), -fit.angles[::-1])
 
 
 def relative_error(H, A):

@@ -15,7 +15,7 @@ import torch
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.budget import Budget, Prices
 from swallowtail.fitting.checkpoint import Checkpoint
-from swallowtail.fitting.core.product import FLOOR, flat_pairs
+from swallowtail.fitting.core.product import FLOOR
 from swallowtail.fitting.core.records import History, Stop
 from swallowtail.fitting.device_route import by_device
 from swallowtail.fitting.forms.base import Family, Forms, Job, in_groups
@@ -120,7 +120,7 @@ def _what_came(problem: Problem) -> str:
 
 def _fingerprint(request: Request, problem: Problem, budget: int) -> tuple[Any, ...]:
     """All of a request that its answer depends on."""
-    pairs = flat_pairs(request.wiring) if isinstance(request.wiring, Wiring) else None
+    pairs = request.wiring.flat_pairs() if isinstance(request.wiring, Wiring) else None
     target: Any = request.target
     if request.function is not None and callable(target) and problem.dense is not None:
         target = request.function(np.diagonal(problem.dense))  # between H's eigenvalues: f is defined there

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from fitting.common import approximation, relative_error, synthetic
 
-from swallowtail.fitting.core.product import conjugate, flat_pairs
+from swallowtail.fitting.core.product import conjugate
 from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.methods.butterfly import fit_butterfly
 from swallowtail.wiring import Butterfly
@@ -45,7 +45,7 @@ def test_a_matrix_in_the_class_is_found():
     wiring = Butterfly(64)
     generator = np.random.default_rng(0)
     angles = generator.uniform(-np.pi, np.pi, wiring.n_rotations)
-    H = conjugate(np.diag(generator.random(64)), flat_pairs(wiring)[::-1].copy(), -angles[::-1])
+    H = conjugate(np.diag(generator.random(64)), wiring.flat_pairs()[::-1].copy(), -angles[::-1])
     assert relative_error(H, fit_butterfly(H, starts=0, kicks=0)) < 1e-6
 
 

@@ -21,7 +21,7 @@ from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.build import FEWEST
 from swallowtail.fitting.core.moves import FINISH
-from swallowtail.fitting.core.product import conjugate, flat_pairs, power_of_two
+from swallowtail.fitting.core.product import conjugate, power_of_two
 from swallowtail.fitting.core.records import Callback, DenseFit, History, Listener, Stop
 from swallowtail.fitting.methods.low_rank import LowRank, cut, diagonal_low_rank
 from swallowtail.fitting.methods.pairs import default_cycles, fit_pairs
@@ -238,5 +238,5 @@ def _scaled(fit: HybridFit, scale: float) -> HybridFit:
 
 def _dense(fit: DenseFit) -> np.ndarray:  # shape: (n, n)
     """Q D Qᵀ: conjugating D by the rotations backwards, with their angles turned."""
-    pairs = flat_pairs(fit.wiring)
+    pairs = fit.wiring.flat_pairs()
     return conjugate(np.diag(fit.eigenvalues), np.ascontiguousarray(pairs[::-1]), -fit.angles[::-1])

@@ -25,7 +25,6 @@ import scipy
 
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.objectives import EXACT, Objective
-from swallowtail.fitting.core.product import flat_pairs
 from swallowtail.fitting.core.records import DenseFit, Stop
 from swallowtail.wiring import Butterfly
 
@@ -84,7 +83,7 @@ def recover_symmetric(
         polish = 0
     if reverse:
         theta = theta[:, order]
-    pairs = flat_pairs(wiring)
+    pairs = wiring.flat_pairs()
     layer_of = np.repeat(np.arange(wiring.n_layers), np.diff(wiring.offsets))
     angles = theta[layer_of, pairs[:, 0]]
     value, _ = objective(pairs, angles)
@@ -131,7 +130,7 @@ def recover_rotation(R: np.ndarray) -> RotationFit:
     layer_of = np.repeat(np.arange(wiring.n_layers), np.diff(wiring.offsets))
     # What is left of QᵀR, beside its signs, is the error: rotations preserve the norm.
     error = float(np.linalg.norm(M - np.diag(signs)) / norm)
-    return RotationFit(wiring, theta[layer_of, flat_pairs(wiring)[:, 0]], signs, error)
+    return RotationFit(wiring, theta[layer_of, wiring.flat_pairs()[:, 0]], signs, error)
 
 
 def _bit_reversal(n: int) -> np.ndarray:
