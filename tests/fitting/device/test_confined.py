@@ -8,7 +8,7 @@ from swallowtail.datasets import grid_kernel, random_symmetric
 from swallowtail.fitting.core.confined import grow_round
 from swallowtail.fitting.core.groups import apart, meeting, round_starts
 from swallowtail.fitting.core.product import MATRIX
-from swallowtail.fitting.device import growth, objective
+from swallowtail.fitting.device import confined, growth, objective
 from swallowtail.fitting.device.confined import DeviceConfined
 from swallowtail.fitting.device.fit import fit_on_device
 from swallowtail.fitting.device.growth import Residual
@@ -79,7 +79,7 @@ def test_layers_of_regrowth_are_not_single_rotations(monkeypatch):
     objective = DeviceConfined(A, 200, 16, 16)
     pairs, angles = objective.grow(objective.residual(np.zeros((0, 2), np.int64), np.zeros(0)), 150, 0.0)
     looks.clear()
-    # no generator: at the end of Q
+    # without a generator they stand before all others
     more, _ = objective.regrow(pairs, angles, 40, 1.0, None)
     assert len(more) - len(pairs) > 20
     assert len(looks) < 20
