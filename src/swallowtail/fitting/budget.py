@@ -47,6 +47,12 @@ class Cost(NamedTuple):
         return math.inf if amount is None else amount
 
 
+def cost_of_multiple(n: int, rank: int, seconds: float | None = None) -> Cost:
+    """Of c·I and rank-one terms."""
+    floats = rank * (n + 1) + 1
+    return Cost(floats, 4 * floats, (2 * rank + 1) * n, seconds)
+
+
 class Prices(NamedTuple):
     """What the members of the family cost on n coordinates."""
 
@@ -69,8 +75,7 @@ class Prices(NamedTuple):
 
     def multiple(self, rank: int) -> Cost:
         """c·I and rank-one terms."""
-        floats = rank * (self.n + 1) + 1
-        return Cost(floats, 4 * floats, (2 * rank + 1) * self.n, self.model.seconds(self.n, "", 0, rank))
+        return cost_of_multiple(self.n, rank, self.model.seconds(self.n, "", 0, rank))
 
     def dense(self) -> Cost:
         """All n² numbers."""
