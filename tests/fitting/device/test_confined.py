@@ -24,15 +24,15 @@ def test_a_round_is_that_of_the_core(threshold, count, size, monkeypatch):
     monkeypatch.setattr(growth, "TIES", 0.0)
     device = DeviceConfined(torch.from_numpy(H.copy()), count, size, 4)
     A, B = H.copy() / device.scale, Residual.of(device.H.clone())
-    groups, own = apart(40), apart(40)
-    pairs, angles = grow_round(A, *groups, size, count, threshold, MATRIX, 0.0, device._least)
-    got, by = device.grow_round(B, count, threshold, *own)
+    groups, own = apart(40, size), apart(40, size)
+    pairs, angles = grow_round(A, *groups, count, threshold, MATRIX, 0.0, device._least)
+    got, by = device.grow_round(B, count, threshold, own)
     np.testing.assert_array_equal(got, pairs)
     np.testing.assert_allclose(by, angles, atol=1e-10)
     np.testing.assert_allclose(B.rest + torch.diag(B.diagonal), A, atol=1e-10)
     np.testing.assert_allclose(conjugated(device.H, pairs, angles), A, atol=1e-10)
     same = lambda label: label[:, None] == label
-    np.testing.assert_array_equal(same(own[0]), same(groups[0]))
+    np.testing.assert_array_equal(same(own.label), same(groups.label))
     assert meeting(got, 40)[1].max() <= size
 
 

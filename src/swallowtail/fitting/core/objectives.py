@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from swallowtail.fitting.core.curvature import derivatives, steps
-from swallowtail.fitting.core.groups import together
+from swallowtail.fitting.core.groups import Groups, together
 from swallowtail.fitting.core.growth import parallel_jacobi
 from swallowtail.fitting.core.lbfgs import MEMORY, lbfgs
 from swallowtail.fitting.core.matching import grow_matching, least_weight, sampled
@@ -139,13 +139,13 @@ class Objective(Diagonalised, Smooth):
         count: int,
         layers: int,
         threshold: float,
-        groups: tuple[np.ndarray, np.ndarray, int] | None = None,
+        groups: Groups | None = None,
         report: Report | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         M, B = self.residual(pairs[:at], angles[:at]), np.eye(self.n)
         rotate_rows(B, pairs[at:], np.cos(angles[at:]), np.sin(angles[at:]), False)
-        groups = groups or (*together(self.n), self.n)
-        return newton_rotations(M, B, count, layers, threshold, self.target, self.floor, *groups, report)
+        groups = together(self.n) if groups is None else groups
+        return newton_rotations(M, B, count, layers, threshold, self.target, self.floor, groups, report)
 
     def removal_losses(self, pairs: np.ndarray, angles: np.ndarray) -> np.ndarray:
         return removal_losses(self.tiles, pairs, angles, self.target, self.floor) / self.unit

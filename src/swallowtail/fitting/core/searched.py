@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from swallowtail.fitting.core.groups import Groups
+
 NEWTON_SHARE = 100  # layers of Newton rotations per cycle, times n²/K: O(n³) each, about as long as a polish
 BEFORE_ALL, BEHIND_ALL = 0.5, 0.1  # how often new rotations stand there
 FEW = 1.5  # rotations per coordinate
@@ -118,14 +120,14 @@ class Diagonalised(Searched):
         count: int,
         layers: int,
         threshold: float,
-        groups: tuple[np.ndarray, np.ndarray, int] | None = None,
+        groups: Groups | None = None,
         report: Report | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Rotations to put in front of number ``at``; with ``groups`` (label, count, size) only inside these."""
+        """Rotations to put in front of number ``at``; with ``groups`` only inside these."""
 
     def opened(
         self, pairs: np.ndarray, angles: np.ndarray, at: int
-    ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, int] | None]:
+    ) -> tuple[np.ndarray, np.ndarray, Groups | None]:
         """The same product in an order in which new rotations may stand at ``at``, and the groups they keep to."""
         return pairs, angles, None
 

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from swallowtail.fitting.core.curvature import LEAST
+from swallowtail.fitting.core.groups import Groups
 from swallowtail.fitting.core.matching import least_weight, sampled
 from swallowtail.fitting.core.objectives import Objective
 from swallowtail.fitting.core.product import MATRIX, power_of_two
 from swallowtail.fitting.core.searched import Diagonalised, Report
-from swallowtail.fitting.device.growth import Groups, Residual, grow_layers, grow_matching
+from swallowtail.fitting.device.growth import Residual, grow_layers, grow_matching
 from swallowtail.fitting.device.newton import newton_layers
 from swallowtail.fitting.device.polish import Evaluate, lbfgs
 from swallowtail.fitting.device.walks import DERIVATIVES, GRADIENT, Steps, conjugated, rotate, walk_back
@@ -68,14 +69,14 @@ class DeviceObjective(Diagonalised):
         count: int,
         layers: int,
         threshold: float,
-        groups: tuple[np.ndarray, np.ndarray, int] | None = None,
+        groups: Groups | None = None,
         report: Report | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         if report is not None:
             report()
         M = conjugated(self.H, pairs[:at], angles[:at]) if at else self.H
         B = self.product(pairs[at:], angles[at:])
-        return newton_layers(M, B, count, layers, threshold, None if groups is None else Groups(*groups))
+        return newton_layers(M, B, count, layers, threshold, groups)
 
     def regrow(
         self,

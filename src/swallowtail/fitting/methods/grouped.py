@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from swallowtail.fitting.core.confined import cluster, grow_clusters, grow_round
-from swallowtail.fitting.core.groups import apart, meeting, round_starts
+from swallowtail.fitting.core.groups import Groups, apart, joined, meeting, round_starts
 from swallowtail.fitting.core.moves import State
 from swallowtail.fitting.core.objectives import Objective
 from swallowtail.fitting.core.product import MATRIX, layered
@@ -123,32 +123,31 @@ class Confined(Diagonalised):
 
     @abstractmethod
     def grow_round(
-        self, A: Any, count: int, threshold: float, label: np.ndarray, sizes: np.ndarray
+        self, A: Any, count: int, threshold: float, groups: Groups
     ) -> tuple[np.ndarray, np.ndarray]:
         """Rotations on the residual A, which they change, in groups that grow from those given."""
 
     def in_front(
         self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float, report: Report
     ) -> tuple[np.ndarray, np.ndarray]:
-        groups = (*self._groups(pairs, 0), self.size)
-        return self.newton(pairs, angles, 0, count, 1, threshold, groups, report)
+        return self.newton(pairs, angles, 0, count, 1, threshold, self._groups(pairs, 0), report)
 
     def behind(
         self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        return self.grow_round(self.residual(pairs, angles), count, threshold, *self._groups(pairs, -1))
+        return self.grow_round(self.residual(pairs, angles), count, threshold, self._groups(pairs, -1))
 
-    def _groups(self, pairs: np.ndarray, which: int) -> tuple[np.ndarray, np.ndarray]:
+    def _groups(self, pairs: np.ndarray, which: int) -> Groups:
         """What new rotations may join outside a round: a round of their own, or its groups if there are too many."""
         starts = round_starts(pairs, self.n, self.size)
         if len(starts) <= self.n_rounds:
-            return apart(self.n)
+            return apart(self.n, self.size)
         here = slice(starts[0], starts[1]) if which == 0 else slice(starts[-2], starts[-1])
-        return meeting(pairs[here], self.n)
+        return joined(pairs[here], self.n, self.size)
 
     def opened(
         self, pairs: np.ndarray, angles: np.ndarray, at: int
-    ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, int] | None]:
+    ) -> tuple[np.ndarray, np.ndarray, Groups | None]:
         """The sequence with the round at ``at`` in the order of its layers, and the groups new rotations may join.
 
         In that order a place inside a round is inside all of its groups.
@@ -160,8 +159,9 @@ class Confined(Diagonalised):
         pairs, angles = pairs.copy(), angles.copy()
         pairs[here], angles[here] = wiring.indices, turned
         parted = len(starts) + 1  # rounds, if new ones stand between: theirs, and this one in two
-        groups = apart(self.n) if parted <= self.n_rounds else meeting(wiring.indices, self.n)
-        return pairs, angles, (*groups, self.size)
+        if parted <= self.n_rounds:
+            return pairs, angles, apart(self.n, self.size)
+        return pairs, angles, joined(wiring.indices, self.n, self.size)
 
 
 class ConfinedObjective(Confined, Objective):
@@ -187,13 +187,13 @@ class ConfinedObjective(Confined, Objective):
 
     def begin(self, A: np.ndarray, start: str, count: int, enough: int) -> tuple[np.ndarray, np.ndarray]:
         if start == "pairs":
-            return self.grow_round(A, count, 0.0, *apart(self.n))
-        label, sizes = apart(self.n)
+            return self.grow_round(A, count, 0.0, apart(self.n, self.size))
+        label, sizes, _ = apart(self.n, self.size)
         q = 1.0 if self.target == MATRIX else 1.0 / np.sqrt(np.maximum(np.diagonal(A), self.floor))
         cluster((A * q * np.reshape(q, (-1, 1))) ** 2, self.size, label, sizes)
         return grow_clusters(A, label, count, self.target, self.floor, self._least)
 
     def grow_round(
-        self, A: np.ndarray, count: int, threshold: float, label: np.ndarray, sizes: np.ndarray
+        self, A: np.ndarray, count: int, threshold: float, groups: Groups
     ) -> tuple[np.ndarray, np.ndarray]:
-        return grow_round(A, label, sizes, self.size, count, threshold, self.target, self.floor, self._least)
+        return grow_round(A, *groups, count, threshold, self.target, self.floor, self._least)
