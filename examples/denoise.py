@@ -21,9 +21,8 @@ def wiener(mixture: st.GivensMixture, Y: np.ndarray, variance: float) -> np.ndar
     result, labels = np.empty_like(Y), mixture.predict(Y)
     for k, (mean, cov) in enumerate(zip(mixture.means_, mixture.covariances_, strict=True)):
         rows = labels == k
-        kept = cov.function(
-            lambda d: (d - variance).clamp(min=0) / d
-        )  # the mixture saw noisy patches: Σ + σ²
+        # The mixture saw noisy patches: Σ + σ².
+        kept = cov.function(lambda d: (d - variance).clamp(min=0) / d)
         result[rows] = mean + kept(Y[rows] - mean)
     return result
 

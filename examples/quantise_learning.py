@@ -82,9 +82,8 @@ class Gradients:
     def _record(self) -> torch.cuda.CUDAGraph:
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(
-            stream
-        ):  # kernels compile and libraries set themselves up in their first calls
+        # Kernels compile and libraries set themselves up in their first calls.
+        with torch.cuda.stream(stream):
             for _ in range(3):
                 self._run()
         torch.cuda.current_stream().wait_stream(stream)

@@ -46,11 +46,8 @@ METHODS = {  # in the order in which they are tried
     "dense map, learned": Method(DenseMap, 0.001, recorded=False),
     "dense rotation, learned": Method(lambda of, bits: Dense(of), 0.003, recorded=False),
 }
-BASELINES = (
-    "Hadamard",
-    "random Hadamard",
-    "Hadamard, ratios learned",
-)  # the best of them is what learning must beat
+# The best of these is what learning must beat.
+BASELINES = ("Hadamard", "random Hadamard", "Hadamard, ratios learned")
 SEEDS = 5  # random Hadamards, for the spread
 
 
@@ -68,9 +65,8 @@ class Study:
         self.rows = next(self.text.batches(self.size, self.device, seed=5))[:, :-1]
         self.known = moments(self.model, self.text.batches(self.size, self.device, seed=6), 8)
         self.plain = self.loss(self.model)
-        self.small = dataclasses.replace(
-            self.size, batch=max(4, self.size.batch // 4)
-        )  # rows per step of learning
+        # Rows per step of learning.
+        self.small = dataclasses.replace(self.size, batch=max(4, self.size.batch // 4))
 
     def loss(self, model: nn.Module) -> float:
         """On the validation bytes."""

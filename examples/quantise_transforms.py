@@ -192,9 +192,8 @@ class DenseMap(nn.Module):
     def __init__(self, of: Moments, bits: Bits) -> None:
         super().__init__()
         root = balance(of, bits.noise()).float()
-        self.matrix = nn.Parameter(
-            hadamard(of.n).to(root.device)(root).detach()
-        )  # its transpose: rows are transformed
+        # Its transpose: rows are transformed.
+        self.matrix = nn.Parameter(hadamard(of.n).to(root.device)(root).detach())
 
     def forward(self, x: Tensor) -> Tensor:
         return x @ self.matrix.to(x.dtype)

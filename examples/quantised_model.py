@@ -67,9 +67,8 @@ class Method:
     make: Callable[[Moments, Bits], nn.Module]
     rate: float = 0.0
     ratios: bool = False  # whether the ratios of the ranges are learned even so
-    recorded: bool = (
-        True  # on a GPU, as a CUDA graph: not if a step waits for the device, as solving systems does
-    )
+    # On a GPU, as a CUDA graph: not if a step waits for the device, as solving systems does.
+    recorded: bool = True
 
     @property
     def learns(self) -> bool:

@@ -43,15 +43,14 @@ def warm_up() -> None:
             print(outcome, file=sys.stderr)
 
 
-def soak(trials: list[Trial], seconds: float, seed: int, progress: bool = True) -> list[Row]:
+def soak(trials: list[Trial], seconds: float, seed: int) -> list[Row]:
     """Run the trials one after another. In a shorter run each has fewer cases in proportion."""
-    torch.set_num_threads(
-        1
-    )  # the children of this process are forks: OpenMP's threads would be missing in them
+    # The children of this process are forks: OpenMP's threads would be missing in them.
+    torch.set_num_threads(1)
     rows, part = [], min(1.0, seconds / FULL)
     for trial in trials:
         cases = max(1, round(trial.cases * part))
-        with tqdm(total=cases, desc=trial.name, unit="case", disable=not progress, mininterval=1.0) as bar:
+        with tqdm(total=cases, desc=trial.name, unit="case", mininterval=1.0) as bar:
             row = run(
                 trial,
                 seed,

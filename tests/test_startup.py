@@ -24,9 +24,8 @@ def test_ctrl_c_while_importing_is_one_line(tmp_path):
         env={"PYTHONPATH": f"{tmp_path}:{source}", "PYTHONSAFEPATH": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(
-            signal.SIGINT, signal.SIG_DFL
-        ),  # whoever started the tests may ignore it
+        # Whoever started the tests may ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdout.readline() == b"importing\n"
         time.sleep(0.05)

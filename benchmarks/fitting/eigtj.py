@@ -16,6 +16,8 @@ from benchmarks.common.timing import timed
 from benchmarks.fitting.apart import apart
 from benchmarks.fitting.quality import quality
 
+LIMIT = 240.0  # processor seconds of one call
+
 
 def eigtj(H: np.ndarray, K: int, kind: str) -> tuple[Callable[[np.ndarray], np.ndarray], float, float]:
     """pyfaust's truncated Jacobi: the product with V diag(w) Vᵀ, wall and processor seconds."""
@@ -41,8 +43,8 @@ def _multiplied(faust: Any) -> np.ndarray:  # shape: (n, n)
     return V
 
 
-def eigtj_row(H: np.ndarray, K: int, kind: str, seed: int, limit: float = 240.0) -> Row:
-    """eigtj as a row; large matrices in a process of their own, stopped after ``limit`` processor seconds."""
+def eigtj_row(H: np.ndarray, K: int, kind: str, seed: int) -> Row:
+    """eigtj as a row; large matrices in a process of their own, stopped after `LIMIT` processor seconds."""
     row: Row = {"seed": seed, "contender": f"eigtj {kind}", "n_rotations": K, "floats": K + len(H)}
     if not has_pyfaust():
         return {}
@@ -52,8 +54,8 @@ def eigtj_row(H: np.ndarray, K: int, kind: str, seed: int, limit: float = 240.0)
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder, "H.npy"))
         np.save(path, H)
-        answer = apart({"task": "eigtj", "path": path, "K": K, "kind": kind, "seed": seed}, limit)
-    return row | (answer or {"note": f"stopped after {limit:g} s"})
+        answer = apart({"task": "eigtj", "path": path, "K": K, "kind": kind, "seed": seed}, LIMIT)
+    return row | (answer or {"note": f"stopped after {LIMIT:g} s"})
 
 
 def has_pyfaust() -> bool:

@@ -25,7 +25,7 @@ import swallowtail as st
 from benchmarks.common.pages import ROOT
 from benchmarks.common.rows import Row, read_rows, write_rows
 from benchmarks.common.threads import one_thread
-from benchmarks.fitting.budgets import VECTORS, Fused, least_seconds
+from benchmarks.fitting.budgets import VECTORS, fused, least_seconds
 from benchmarks.fitting.held_out import SEED
 from swallowtail import datasets
 from swallowtail.fitting.methods.low_rank import diagonal_low_rank, low_rank
@@ -113,7 +113,7 @@ def measure() -> list[Row]:
 
 def _run(name: str, operator: Any) -> Any:
     """What is timed: low rank without rotations in its fastest form."""
-    return Fused(operator.symmetric.eigenvalues, operator.basis) if name.endswith("low rank") else operator
+    return fused(operator.symmetric.eigenvalues, operator.basis) if name.endswith("low rank") else operator
 
 
 def plot(

@@ -22,10 +22,8 @@ GRIDS = {
 FIRST_SEED = 500
 SHARE = 0.85  # of the seconds that runs are made to fit into
 CLIMB = {"0.2 M": 0.5, "20 M": 1.2, "100 M": 1.2}  # runs beyond the grid per method, on average: a guess
-AROUND = {
-    "cpu": 0.0,
-    "cuda": 1.0,
-}  # seconds of a run beside its steps: the model, its graph, validation. A guess
+# Seconds of a run beside its steps: the model, its graph, validation. A guess.
+AROUND = {"cpu": 0.0, "cuda": 1.0}
 LAST = "Muon"  # the share of the gap, which is judged at equal steps, does without it
 FARTHEST = 4  # rates beyond a grid, at most
 

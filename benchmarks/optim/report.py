@@ -55,10 +55,8 @@ def bars(rows: list[Row]) -> Iterator[Bar]:
         ours = step.get("GivensAdam")
         if ours is None:
             continue
-        for rival, bar in (
-            ("SOAP, QR, TF32", 0.5),
-            ("Adam, foreach", 3.0),
-        ):  # the quickest SOAP, torch's default Adam
+        # The quickest SOAP, and torch's default Adam.
+        for rival, bar in (("SOAP, QR, TF32", 0.5), ("Adam, foreach", 3.0)):
             yield Bar(
                 f"H200, {model}: step / {rival}", float(ours["ms"]) / float(step[rival]["ms"]), "≤", bar
             )

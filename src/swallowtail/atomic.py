@@ -21,10 +21,8 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-PREFIX, SUFFIX = (
-    ".swallowtail-",
-    ".tmp",
-)  # of temporary files; short, so that any name a folder takes can be written
+# Names of temporary files: short, so that any name a folder takes can be written.
+PREFIX, SUFFIX = (".swallowtail-", ".tmp")
 ABANDONED = 24 * 3600.0  # seconds: a temporary file as old as this is deleted where files cannot be locked
 
 
@@ -79,9 +77,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 def sweep(folder: Path) -> None:
     """Delete the temporary files that killed processes have left in a folder."""
-    with contextlib.suppress(
-        OSError
-    ):  # a folder that cannot be listed; the write itself will say what is wrong
+    # A folder that cannot be listed; the write itself will say what is wrong.
+    with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             if name.startswith(PREFIX) and name.endswith(SUFFIX):
                 with contextlib.suppress(OSError):

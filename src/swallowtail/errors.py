@@ -1,7 +1,9 @@
-"""The error that a wrong argument raises, and the one where an optional package is absent."""
+"""The error that a wrong argument raises, the one where an optional package is absent, and warnings to the user."""
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import Any
 
 
@@ -40,3 +42,11 @@ def absent(what: str, package: str, extra: str, *, name: str | None = None) -> I
     """
     text = f'{what} needs {package}, which is not installed; try: pip install "swallowtail[{extra}]"'
     return ImportError(text, name=name)
+
+
+def warn_user(message: str, category: type[Warning] = RuntimeWarning) -> None:
+    """A warning that points at the caller's own line, however deep in this package and in torch it arises."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in ("swallowtail", "torch"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

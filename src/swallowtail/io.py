@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
@@ -134,9 +134,8 @@ def unpack(header: Any, tensors: dict[str, torch.Tensor]) -> AnyOperator:
         return SignedRotation(rotation, tensors["signs"])
     d = tensors["eigenvalues"]
     if kind == "HybridOperator" and not rotation.n_rotations and d.shape == (1,):
-        checks.last_axis(
-            "basis", tensors["basis"].mT, rotation.n, "n"
-        )  # before as many numbers are made of one
+        # Before as many numbers are made of one.
+        checks.last_axis("basis", tensors["basis"].mT, rotation.n, "n")
         d = d.repeat(rotation.n)
     symmetric = SymmetricOperator(rotation, d)
     if kind == "SymmetricOperator":
@@ -261,12 +260,8 @@ def _grouped(wiring: Pairs, header: Any, coordinates: np.ndarray) -> Grouped:
 def _entry(header: Any, name: str) -> Any:
     """An entry of a JSON object."""
     if not isinstance(header, dict) or name not in header:
-        _missing(name)
+        raise ArgumentError(name, "it in the file's metadata", "nothing")
     return header[name]
-
-
-def _missing(name: str) -> NoReturn:
-    raise ArgumentError(name, "it in the file's metadata", "nothing")
 
 
 def _list(name: str, header: Any) -> list[Any]:

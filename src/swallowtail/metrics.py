@@ -36,6 +36,13 @@ class Estimate(NamedTuple):
         """An estimate with a standard error, 0 where it is exact."""
         return cls(value, value - NORMAL_95 * error, value + NORMAL_95 * error)
 
+    @classmethod
+    def of_angles(cls, angles: np.ndarray, factor: float = NORMAL_95) -> Estimate:
+        """The mean of angles in degrees, ``factor`` standard errors to either side; of a single one, ± 90."""
+        mean, count = float(angles.mean()), len(angles)
+        half = factor * float(angles.std(ddof=1)) / count**0.5 if count > 1 else 90.0
+        return cls(mean, max(0.0, mean - half), min(180.0, mean + half))
+
     @property
     def error(self) -> float:
         """The standard error that an interval of this width has."""
@@ -76,9 +83,7 @@ def error_angle_interval(
         The mean and the ends of its interval, in degrees.
     """
     angles = _angles(A, B, checks.integer("n_probes", n_probes, at_least=2), seed, n)
-    mean = float(angles.mean())
-    half = _quantile(confidence, len(angles)) * float(angles.std(ddof=1)) / len(angles) ** 0.5
-    return Estimate(mean, max(0.0, mean - half), min(180.0, mean + half))
+    return Estimate.of_angles(angles, _quantile(confidence, len(angles)))
 
 
 def relative_error(

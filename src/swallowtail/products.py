@@ -13,6 +13,10 @@ from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.operators.base import Operator
 
+_FLOAT64 = torch.empty(
+    0, dtype=torch.float64
+)  # what whole numbers become: float32 holds them up to 2^24 only
+
 
 class Product(NamedTuple):
     """Something that multiplies columns: ``apply`` maps (n, k) to (m, k), float64 NumPy arrays both."""
@@ -26,7 +30,7 @@ def as_product(name: str, A: Any) -> Product:
     """See ``A`` as a function of columns, whatever it is; see `metrics.error_angle` for what it may be."""
     listing = isinstance(A, (list, tuple)) and not hasattr(A, "__matmul__")  # a record may be an operator
     if isinstance(A, (torch.Tensor, np.ndarray)) or listing:
-        dense = _to_numpy(name, _array_of(name, A) if isinstance(A, (list, tuple)) else A)
+        dense = as_float64(name, _array_of(name, A) if isinstance(A, (list, tuple)) else A)
         if dense.ndim != 2:
             raise ArgumentError(name, "a matrix", f"shape {dense.shape}")
         return Product(lambda X: dense @ X, dense.shape, dense)
@@ -107,7 +111,7 @@ def _checked(name: str, function: Callable[[np.ndarray], Any]) -> Callable[[np.n
     """Check what a product function returns: real numbers, a matrix with as many columns as it was given."""
 
     def apply(X: np.ndarray) -> np.ndarray:
-        Y = _to_numpy(f"{name}'s product", function(X))
+        Y = as_float64(f"{name}'s product", function(X))
         if Y.ndim != 2 or Y.shape[1] != X.shape[1]:
             expected = f"a product of shape (n, {X.shape[1]}) for columns {X.shape}"
             raise ArgumentError(name, expected, Y.shape)
@@ -116,7 +120,8 @@ def _checked(name: str, function: Callable[[np.ndarray], Any]) -> Callable[[np.n
     return apply
 
 
-def _to_numpy(name: str, value: Any) -> np.ndarray:
-    tensor = checks.as_tensor(name, value)
+def as_float64(name: str, value: Any) -> np.ndarray:
+    """A tensor or array of finite real numbers as a float64 array."""
+    tensor = checks.as_tensor(name, value, _FLOAT64)
     checks.finite(name, tensor)
     return tensor.detach().to("cpu", torch.float64).numpy()

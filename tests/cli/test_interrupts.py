@@ -56,9 +56,8 @@ def test_ctrl_c_before_there_is_anything_to_keep(tmp_path, capsys, monkeypatch):
     said = (
         f"swallowtail: interrupted; there was nothing to keep in {kept} yet, so the same command begins again"
     )
-    assert (
-        capsys.readouterr().err.splitlines()[-1] == said
-    )  # before it, on a new machine: that kernels are compiled
+    # Before it, on a new machine: that kernels are compiled.
+    assert capsys.readouterr().err.splitlines()[-1] == said
 
 
 def test_ctrl_c_without_a_checkpoint(tmp_path, capsys, monkeypatch):

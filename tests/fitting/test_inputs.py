@@ -8,6 +8,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 import swallowtail as st
 from swallowtail.fitting import inputs
+from swallowtail.fitting.core.samples import as_rows
 from swallowtail.fitting.inputs import as_problem
 from swallowtail.fitting.properties import Symmetric, warn_asymmetry
 
@@ -41,6 +42,14 @@ def test_entries(source, dtype):
     assert (found.n, found.dtype, found.n_products) == (3, dtype, 0)
     assert found.product is found.samples is None
     assert (found.sparse is not None) == sp.issparse(source)
+
+
+@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
+def test_whole_numbers_keep_their_digits(kind):
+    large = 2**24 + 1  # the first whole number that float32 does not hold
+    found = problem(kind([[large, 0], [0, 1]]))
+    assert (found.dense[0, 0], found.dtype) == (large, torch.float64)
+    assert as_rows("x", kind([large, 1]))[0, 0] == large
 
 
 def test_the_callers_numbers_are_left_alone():

@@ -122,9 +122,8 @@ def peak_bytes(depth, m=20_000, n=32):
         if event.name() == "[memory]":
             held += event.nbytes()
             peak = max(peak, held)
-    assert (
-        peak >= 2 * x.nbytes
-    )  # the gradient of x, and at least one activation: the measurement sees something
+    # The gradient of x, and at least one activation: the measurement sees something.
+    assert peak >= 2 * x.nbytes
     return peak + numpy_peak
 
 

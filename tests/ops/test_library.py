@@ -131,9 +131,8 @@ def test_layers_and_operators_compile_whole(name):
 
 
 @OLD_JIT
-@pytest.mark.filterwarnings(
-    "ignore:The .grad attribute"
-)  # the compiler looks at tensors within the broken graph
+# The compiler looks at tensors within the broken graph.
+@pytest.mark.filterwarnings("ignore:The .grad attribute")
 @pytest.mark.parametrize("whole", [False, True])
 def test_what_a_compiled_layer_cannot_take_is_said_clearly(whole):
     """By our error or, where there must be one graph, by the compiler's own, which quotes ours."""

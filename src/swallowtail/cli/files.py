@@ -29,11 +29,8 @@ READERS = {
 READS = ".npy, .npz (scipy sparse), .csv, .tsv, .txt, .mtx, .safetensors"
 ARRAYS = (".npy", ".csv", ".txt")  # that are written
 STANDARD = Path("-")  # standard input or output
-BEGINNINGS = {
-    b"\x93NUMPY": ".npy",
-    b"PK": ".npz",
-    b"%%MatrixMarket": ".mtx",
-}  # of what is piped in; else text
+# First bytes of what is piped in; else it is text.
+BEGINNINGS = {b"\x93NUMPY": ".npy", b"PK": ".npz", b"%%MatrixMarket": ".mtx"}
 
 
 def check_outputs(option: str, paths: list[Path], suffixes: tuple[str, ...], *inputs: Path) -> None:

@@ -57,9 +57,8 @@ def _info(options: argparse.Namespace) -> None:
         "wiring": rotation.wiring,
         "dtype": str(operator.dtype).removeprefix("torch."),
         "floats": count_floats(operator),
-        "bytes in file": sum(
-            tensor.numel() * tensor.element_size() for tensor in tensors
-        ),  # a fit counts float32
+        # A fit counts float32.
+        "bytes in file": sum(tensor.numel() * tensor.element_size() for tensor in tensors),
         "multiply-adds": f"{operator.multiply_adds} (dense: {operator.n**2})",
     }
     if isinstance(operator, HybridOperator):
@@ -97,12 +96,8 @@ def _apply(options: argparse.Namespace) -> None:
     result = result.T if options.rows else result
     for path in options.output:
         if path == STANDARD:
-            write_standard(partial(_written, result), ".npy")
+            write_standard(partial(write_array, array=result), ".npy")
             continue
         write_array(path, result)
         text = sys.stderr if STANDARD in options.output else sys.stdout
         print(f"saved {result.shape} to {path}", file=text)
-
-
-def _written(result: Any, path: Path) -> None:
-    write_array(path, result)

@@ -23,7 +23,6 @@ from swallowtail.experiments.common.findings import Finding
 from swallowtail.experiments.common.rows import Row, collect
 from swallowtail.fitting.core.alignment import Alignment
 from swallowtail.fitting.core.objectives import Objective, Smooth
-from swallowtail.fitting.core.product import flat_pairs
 from swallowtail.fitting.methods.recovery import recover_rotation, recover_symmetric
 from swallowtail.fitting.methods.sgd import fit_sgd
 from swallowtail.operators.rotation import Rotation
@@ -120,7 +119,7 @@ def _gradient(config: Config, n: int, spread: Any) -> list[Row]:
 def _lbfgs(objective: Smooth, starts: int, seed: int) -> float:
     """The least relative error of L-BFGS on the angles, from zero and from random angles."""
     # A stream of its own: the hidden angles came from ``seed``, and must not be drawn again as a start.
-    rng, pairs = np.random.default_rng([seed, 1]), flat_pairs(Butterfly(objective.n))
+    rng, pairs = np.random.default_rng([seed, 1]), Butterfly(objective.n).flat_pairs()
     begin = [np.zeros(len(pairs)), *(rng.uniform(-np.pi, np.pi, len(pairs)) for _ in range(starts - 1))]
     best = min(objective.polish(pairs, angles, 1000, 1e-14)[1] for angles in begin)
     return float(np.sqrt(max(best, 0.0)))

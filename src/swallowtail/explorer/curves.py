@@ -8,7 +8,7 @@ import numpy as np
 
 from swallowtail.fitting.budget import UNITS, Cost, Prices
 from swallowtail.fitting.methods.low_rank import cut, diagonal_low_rank
-from swallowtail.fitting.rivals.sparse import entries_cost
+from swallowtail.fitting.rivals.sparse import by_size, entries_cost, only_entries
 from swallowtail.fitting.timing import time_model
 from swallowtail.metrics import column_angles
 
@@ -57,18 +57,12 @@ def _diagonal_low_rank(H: np.ndarray, X: np.ndarray, prices: Prices) -> list[dic
 
 def _largest_entries(H: np.ndarray, X: np.ndarray, prices: Prices) -> list[dict[str, Any]]:
     """Entries are kept together with their mirror images; one triangle is stored."""
-    n = len(H)
-    rows, columns = np.triu_indices(n)
-    order = np.argsort(-np.abs(H[rows, columns]), kind="stable")
-    points = []
-    for kept in np.unique(
-        np.geomspace(min(n, len(order)), len(order) * 0.6, FEW_POINTS).astype(int)
-    ).tolist():
-        i, j = rows[order[:kept]], columns[order[:kept]]
-        sparse = np.zeros_like(H)
-        sparse[i, j], sparse[j, i] = H[i, j], H[i, j]
-        cost = entries_cost(n, kept, int(2 * kept - (i == j).sum()), prices.model)
-        points.append(_point(cost, H @ X, sparse @ X))
+    n, order, points = len(H), by_size(H), []
+    counts = np.geomspace(min(n, len(order)), len(order) * 0.6, FEW_POINTS).astype(int)
+    for kept in np.unique(counts).tolist():
+        form = only_entries(H, order[:kept])
+        cost = entries_cost(n, kept, form.nnz, prices.model)
+        points.append(_point(cost, H @ X, form.toarray() @ X))
     return points
 
 

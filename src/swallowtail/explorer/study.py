@@ -12,7 +12,7 @@ import numpy as np
 from swallowtail.errors import ArgumentError
 from swallowtail.explorer.curves import amounts, rival_curves
 from swallowtail.fitting import FitResult, Stop, fit_symmetric
-from swallowtail.fitting.budget import Cost, default_budget
+from swallowtail.fitting.budget import Cost, Prices, default_budget
 from swallowtail.fitting.timing import time_model
 
 LARGEST = 2048  # n; beyond, a fit takes minutes and a picture shows nothing more
@@ -48,9 +48,7 @@ class Study:
         values, vectors = np.linalg.eigh(self.H)
         self._values = values
         self._curves = rival_curves(self.H, values, vectors)
-        model, numbers = time_model(), self.n**2
-        seconds = model.at("dense", self.n) if "dense" in model.series else None
-        self._dense = amounts(Cost(numbers, 4 * numbers, numbers, seconds))
+        self._dense = amounts(Prices(self.n, time_model()).dense())
         most = self.n * (self.n - 1) // 2
         budgets = [min(most, max(1, round(share * default_budget(self.n)))) for share in SHARES]
         self.budgets = list(dict.fromkeys(budgets))  # in the order of fitting

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from swallowtail import checks
@@ -15,16 +16,10 @@ MOST_ROUNDS = 16  # of the default budget, when a target angle decides how many 
 # Jacobi sweeps of n(n − 1)/2 rotations each. Ten diagonalise any matrix to rounding; growth then ends by itself.
 MOST_SWEEPS = 64
 UNITS = ("floats", "bytes", "multiply_adds", "time")
-NAMES = {
-    "floats": "floats",
-    "bytes": "bytes",
-    "multiply_adds": "multiply-adds",
-    "time": "time",
-}  # in sentences
-PER_ROTATION = {
-    "cpu": 4,
-    "cuda": 8,
-}  # multiply-adds in Q D Qᵀ x: the CPU's kernel of pairs takes the fast form
+# What sentences call them.
+NAMES = {"floats": "floats", "bytes": "bytes", "multiply_adds": "multiply-adds", "time": "time"}
+# Multiply-adds in Q D Qᵀ x: the CPU's kernel of pairs takes the fast form.
+PER_ROTATION = {"cpu": 4, "cuda": 8}
 
 
 def default_budget(n: int, depth: int = 1) -> int:
@@ -43,14 +38,19 @@ class Cost(NamedTuple):
     floats: int
     bytes: int  # float32 numbers, and indices where the form has them
     multiply_adds: int  # of one product
-    time: (
-        float | None
-    )  # seconds of a product with as many vectors as the `TimeModel` says; None if it has no model
+    # Seconds of a product with as many vectors as the `TimeModel` says; None if it has no model.
+    time: float | None
 
     def of(self, unit: str) -> float:
         """The amount in one of `UNITS`; infinite where it is not known."""
         amount = getattr(self, unit)
         return math.inf if amount is None else amount
+
+
+def cost_of_multiple(n: int, rank: int, seconds: float | None = None) -> Cost:
+    """Of c·I and rank-one terms."""
+    floats = rank * (n + 1) + 1
+    return Cost(floats, 4 * floats, (2 * rank + 1) * n, seconds)
 
 
 class Prices(NamedTuple):
@@ -75,19 +75,23 @@ class Prices(NamedTuple):
 
     def multiple(self, rank: int) -> Cost:
         """c·I and rank-one terms."""
-        floats = rank * (self.n + 1) + 1
-        return Cost(floats, 4 * floats, (2 * rank + 1) * self.n, self.model.seconds(self.n, "", 0, rank))
+        return cost_of_multiple(self.n, rank, self.model.seconds(self.n, "", 0, rank))
+
+    def dense(self) -> Cost:
+        """All n² numbers."""
+        return Cost(self.n**2, 4 * self.n**2, self.n**2, self.model.at("dense", self.n))
 
     def plan(self, unit: str, amount: float) -> Plan:
         """What an amount buys; at least a diagonal."""
         n, most = self.n, largest_budget(self.n)
         rotations = []
         for r in range(n + 1):
-            K = _most(lambda k, r=r: self.rotations(k, r).of(unit) <= amount, most)
+            K = most_affordable(lambda k, r=r: self.rotations(k, r).of(unit) <= amount, most)
             if K < 0:
                 break
             rotations.append(K)
-        return Plan(max(0, _most(lambda r: self.multiple(r).of(unit) <= amount, n)), tuple(rotations))
+        multiple = most_affordable(lambda r: self.multiple(r).of(unit) <= amount, n)
+        return Plan(max(0, multiple), tuple(rotations))
 
 
 class Budget(NamedTuple):
@@ -155,7 +159,7 @@ def quantity(unit: str, amount: float) -> str:
     return f"{amount * factor:.3g} {name}"
 
 
-def _most(affordable: Any, limit: int) -> int:
+def most_affordable(affordable: Callable[..., bool], limit: int) -> int:
     """The largest whole number up to ``limit`` that is affordable; −1 if 0 is not. What is affordable has no gaps."""
     if not affordable(0):
         return -1

@@ -51,23 +51,14 @@ def check_form(form: Form, n: int, budget: int) -> Candidate | None:
 
 
 def _operator(form: Form, n: int) -> Any:
-    """The operator, after a look at every size that its construction would trust."""
+    """The operator; `io.unpack` looks at every size that its construction would trust."""
     header, tensors = form["operator"], {}
     for key, value in form.items():
         if isinstance(value, np.ndarray):
             _check_array(key, value, None, INTEGERS.get(key, np.float64))
             tensors[key] = torch.from_numpy(value)
-    wiring = header["wiring"]
-    if _integer("n", wiring["n"], 1, n) != n:
-        raise ArgumentError("n", str(n), repr(wiring["n"]))
-    if "pairs" in tensors:
-        if tensors["pairs"].ndim != 2 or tensors["offsets"].ndim != 1 or not len(tensors["offsets"]):
-            got = f"{tuple(tensors['pairs'].shape)} and {tuple(tensors['offsets'].shape)}"
-            raise ArgumentError("pairs, offsets", "shapes (K, 2) and (layers + 1,)", got)
-    else:
-        _integer("depth", wiring["depth"], 1, max(64, len(tensors["angles"])))
-        if not isinstance(wiring["reverse"], bool):
-            raise ArgumentError("reverse", "true or false", repr(wiring["reverse"]))
+    if _integer("n", header["wiring"]["n"], 1, n) != n:
+        raise ArgumentError("n", str(n), repr(header["wiring"]["n"]))
     return io.unpack(header, tensors)
 
 

@@ -13,17 +13,17 @@ from swallowtail.fitting.device.fit import DeviceFit, fit_on_device
 from swallowtail.fitting.forms.base import Job
 from swallowtail.fitting.forms.symmetric import symmetric_operator
 from swallowtail.fitting.quality import EXACT, NOT_MEASURED
-from swallowtail.fitting.result import Candidate, Quality, Rival
+from swallowtail.fitting.result import Candidate, Found, Quality, Rival
 from swallowtail.fitting.rivals import cost_of, equal_ranks, n_probes, verdict
 from swallowtail.fitting.rivals.forms import identity_and_rank, shared
-from swallowtail.metrics import NORMAL_95, Estimate
+from swallowtail.metrics import Estimate
 
 KRYLOV, SPARE, PASSES = 4, 32, 8  # columns of the rivals' Krylov space per rank, and more; blocks of it
 ONLY_LOW_RANK = "On a GPU no rival but c·I + low rank is measured."
 
 
-def by_device(job: Job) -> tuple[Candidate, Quality, int, str]:
-    """Fit on chosen pairs, or in rounds of groups, where H lies; what the runner makes a result of."""
+def by_device(job: Job) -> Found:
+    """Fit on chosen pairs, or in rounds of groups, where H lies."""
     request, H = job.request, job.problem.tensor
     assert H is not None
     grouped = request.method == "grouped"
@@ -42,7 +42,7 @@ def by_device(job: Job) -> tuple[Candidate, Quality, int, str]:
     operator = symmetric_operator(found.wiring, found.angles, found.eigenvalues)
     best = Candidate("grouped" if grouped else "pairs", operator, found.history, found.history[-1][2])
     status = "exact" if best.objective < EXACT**2 else "converged"
-    return best, _quality(job, fit, best), 0, status
+    return Found(best, _quality(job, fit, best), 0, status)
 
 
 def _quality(job: Job, fit: DeviceFit, best: Candidate) -> Quality:
@@ -51,9 +51,7 @@ def _quality(job: Job, fit: DeviceFit, best: Candidate) -> Quality:
     X = np.random.default_rng(job.request.seed + 1).standard_normal((n_probes(n), n))
     probes = torch.from_numpy(X).to(H.device, H.dtype).T.contiguous()
     image = H @ probes  # H is scaled by a power of two, which changes no angle
-    angles = _angles(image, fit.product(probes))
-    mean, half = float(angles.mean()), NORMAL_95 * float(angles.std()) / len(angles) ** 0.5
-    angle = Estimate(mean, max(0.0, mean - half), min(180.0, mean + half))
+    angle = Estimate.of_angles(_angles(image, fit.product(probes)).cpu().numpy())
     error = max(best.objective, 0.0) ** 0.5
     cost, model = cost_of(best.operator, job.prices), job.prices.model
     known = Quality(angle, error, [], [NOT_MEASURED], False, None, cost.time, model.source)

@@ -13,12 +13,11 @@ import torch
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.properties import Property, Symmetric, square
-from swallowtail.products import as_product
+from swallowtail.products import as_float64, as_product
 
 DENSE_SPARSE = 4096  # a sparse matrix up to this n is fitted from its entries: n² numbers are 128 MiB
-ON_A_GPU = (
-    512  # from this n on a matrix on a GPU is fitted there; below, a CPU is as fast and tries more forms
-)
+# From this n on a matrix on a GPU is fitted there; below, a CPU is as fast and tries more forms.
+ON_A_GPU = 512
 READ_OFF = 1024  # up to this n a matrix is read off entirely, with n products, unless max_products forbids
 
 
@@ -138,9 +137,7 @@ def _float64(name: str, value: Any) -> np.ndarray:
             value = np.asarray(value)  # whole numbers and Python's floats become float64
         except ValueError as error:
             raise ArgumentError(name, "a matrix", "rows of unequal length", "try equal ones") from error
-    tensor = checks.as_tensor(name, value)
-    checks.finite(name, tensor)
-    return tensor.detach().to("cpu", torch.float64).numpy()
+    return as_float64(name, value)
 
 
 def _dtype(value: Any) -> torch.dtype:

@@ -26,9 +26,8 @@ class SharedOptions(TypedDict, total=False):
 class SymmetricOptions(SharedOptions, total=False):
     """Further options of `fit_symmetric`."""
 
-    steps: (
-        int | None
-    )  # "pairs": in which rotations are added and polished; 0: they grow greedily, which is fast
+    # "pairs": in which rotations are added and polished; 0: they grow greedily, which is fast.
+    steps: int | None
     finish: int | None  # "pairs", "grouped": L-BFGS iterations at the end
     size: int  # "grouped": coordinates in a group
     n_rounds: int  # "grouped"

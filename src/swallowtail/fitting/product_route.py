@@ -7,7 +7,7 @@ products with H⁻¹ are as cheap as those with H.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from swallowtail.fitting.functions import SpectralFunction, sparse_solver
 from swallowtail.fitting.methods.products import ProductFit, fit_products, fit_samples
 from swallowtail.fitting.properties import ApplyColumns, warn_asymmetry
 from swallowtail.fitting.quality import HeldOut, of_products
-from swallowtail.fitting.result import Candidate, Quality
+from swallowtail.fitting.result import Candidate, Found
 from swallowtail.fitting.watch import in_time
 from swallowtail.metrics import column_angles
 from swallowtail.operators import HybridOperator
@@ -28,20 +28,9 @@ from swallowtail.operators import HybridOperator
 ENOUGH_PRODUCTS = 64  # where n is too large to read H off and their number is not limited
 ENOUGH_FOR_FUNCTIONS = 128  # the same for f(H): one column of it takes 5 to 90
 FEWEST_MEASURED = 64  # products in all from which on some are kept for the quality estimate
-SETTLED = (
-    0.02  # relative change of f(H)z in the last steps, below which it is known well enough to measure with
-)
+# Relative change of f(H)z in the last steps, below which it is known well enough to measure with.
+SETTLED = 0.02
 COMPARED = 200  # x for an angle to the completion
-
-
-class Found(NamedTuple):
-    """What the runner makes a result of."""
-
-    best: Candidate
-    quality: Quality
-    n_products: int
-    status: str
-    source: Factor  # H, completed
 
 
 def by_products(job: Job) -> Found:
@@ -68,7 +57,7 @@ def by_products(job: Job) -> Found:
     quality = of_products(operator, fit, held_out, samples, request.seed + 1, bool(watch.status))
     used = fit.n_products + (0 if held_out is None else held_out.n_products)
     best = Candidate("products", operator, fit.history, fit.history[-1][2])
-    return Found(best, quality, used, "converged", fit.source.factor)
+    return Found(best, quality, used, source=fit.source.factor)
 
 
 def _from_products(

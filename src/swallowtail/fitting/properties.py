@@ -5,7 +5,6 @@ A `Property` tells the parser of `inputs` how to check entries, products and sam
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -15,7 +14,7 @@ import scipy
 import torch
 
 from swallowtail import checks
-from swallowtail.errors import ArgumentError
+from swallowtail.errors import ArgumentError, warn_user
 
 ROWS_CHECKED = 1024  # of a matrix on a GPU at a time: a difference takes memory
 INVERTED = 256  # columns of an inverse between two reports of progress
@@ -179,24 +178,12 @@ def procrustes(X: np.ndarray, Y: np.ndarray) -> np.ndarray | None:
 def warn_asymmetry(asymmetry: float) -> None:
     """A product function is not known to be symmetric; say by how much it fails to be."""
     if asymmetry > 1e-6:
-        hint = (
-            "; vectors are expected in columns: try X.T and Y.T if yours are in rows"
-            if asymmetry > 0.1
-            else ""
-        )
-        warnings.warn(
+        hint = "; vectors are expected in columns: try X.T and Y.T if yours are in rows" * (asymmetry > 0.1)
+        warn_user(
             f"the products are not those of a symmetric matrix: antisymmetric part {asymmetry:.2g} of the "
             f"whole; the symmetric part is fitted{hint}",
-            stacklevel=_level_of_the_caller(),
+            UserWarning,
         )
-
-
-def _level_of_the_caller() -> int:
-    """The stacklevel, for a warning in the function that asks, of the first caller outside this package."""
-    frame, level = inspect.currentframe(), -1
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("swallowtail."):
-        frame, level = frame.f_back, level + 1
-    return level + 1
 
 
 def dense_inverse(H: np.ndarray, report: Callable[[int], None] | None = None) -> np.ndarray:  # shape: (n, n)

@@ -50,7 +50,7 @@ def of_symmetric(H: np.ndarray, fitted: Fitted, sparse: Any, judged: rival_forms
     else:
         measure = rival_forms.Measure(H, judged.target, fitted.seed, FEWER if fitted.quick else None)
         angles, error = measure.angles(operator)
-        angle = _mean(angles)
+        angle = Estimate.of_angles(angles)
     cost, model = rival_forms.cost_of(operator, judged.prices), judged.prices.model
     score, unit = None, "°"
     if judged.target == "likelihood":
@@ -149,13 +149,7 @@ def of_products(
 def on_samples(operator: Any, X: np.ndarray, Y: np.ndarray) -> tuple[Estimate, float]:
     """Mean angle with a rough interval, and relative error, on given samples."""
     B = operator @ X
-    return _mean(column_angles(B, Y)), relative_error(Y, B).value
-
-
-def _mean(angles: np.ndarray) -> Estimate:
-    mean = float(angles.mean())
-    half = float(1.96 * angles.std(ddof=1) / len(angles) ** 0.5) if len(angles) > 1 else 90.0
-    return Estimate(mean, max(0.0, mean - half), min(180.0, mean + half))
+    return Estimate.of_angles(column_angles(B, Y)), relative_error(Y, B).value
 
 
 def _made_up_samples(completion: Any, n: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

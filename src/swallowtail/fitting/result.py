@@ -9,6 +9,7 @@ import numpy as np
 
 from swallowtail.fitting import show
 from swallowtail.fitting.budget import index_bytes
+from swallowtail.fitting.core.factor import Factor
 from swallowtail.fitting.core.records import History
 from swallowtail.metrics import Estimate
 from swallowtail.operators.base import Operator
@@ -53,6 +54,16 @@ class Quality(NamedTuple):
     score: float | None = None  # what the target is judged by; None: the angle
     time: float | None = None
     time_source: str = ""
+
+
+class Found(NamedTuple):
+    """What a route of the runner found."""
+
+    best: Candidate
+    quality: Quality
+    n_products: int
+    status: str = "converged"  # or "exact"
+    source: Factor | None = None  # H as products say it is, where there are no entries
 
 
 @dataclass(frozen=True, repr=False)
@@ -179,30 +190,25 @@ class FitResult:
 
 
 def build_result(
-    best: Candidate,
-    quality: Quality,
+    found: Found,
     *,
     operator: Any,
     of_H: Any,
-    n_products: int,
     seconds: float,
     target: str,
     target_angle: float | None,
-    status: str,
     stopped: str,
 ) -> FitResult:
     """Put a result together.
 
     Args:
-        best: the form that was chosen.
-        quality: what was measured of it.
+        found: the form that was chosen, and what was measured of it.
         operator, of_H: what the caller gets: of their dtype, on their device.
-        n_products, seconds, target: as in `FitResult`.
+        seconds, target: as in `FitResult`.
         target_angle: the quality that was asked for.
-        status: "exact" or "converged".
         stopped: why the fit was stopped, or "".
     """
-    notes = list(quality.notes)
+    quality, status, notes = found.quality, found.status, list(found.quality.notes)
     if target in ("inverse", "function"):
         notes.append(f"Angle, error and rivals are those of {ANGLE_OF[target]}.")
     if target_angle is not None and quality.angle.value > target_angle:
@@ -213,12 +219,12 @@ def build_result(
         of_H=of_H,
         angle_estimate=quality.angle,
         relative_error=quality.relative_error,
-        n_products=n_products,
+        n_products=found.n_products,
         seconds=seconds,
-        history=best.history,
+        history=found.best.history,
         status=stopped or status,
         message=" ".join(notes),
-        method=best.method,
+        method=found.best.method,
         target=target,
         estimated=quality.estimated,
         rivals=quality.rivals,

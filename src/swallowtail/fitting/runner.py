@@ -1,7 +1,7 @@
 """The one runner of both fits: parse, fit the forms that make sense, keep the best, measure it.
 
-Three routes: from the entries, by every form of `forms`; from products or samples, by completing the matrix
-(symmetric only); or by the paper's Algorithm 1.
+Four routes: from the entries, by every form of `forms`; where the entries lie on a GPU; from products or samples, by
+completing the matrix (symmetric only); or by the paper's Algorithm 1.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import torch
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.budget import Budget, Prices
 from swallowtail.fitting.checkpoint import Checkpoint
-from swallowtail.fitting.core.factor import Factor
-from swallowtail.fitting.core.product import FLOOR, flat_pairs
+from swallowtail.fitting.core.product import FLOOR
 from swallowtail.fitting.core.records import History, Stop
 from swallowtail.fitting.device_route import by_device
 from swallowtail.fitting.forms.base import Family, Forms, Job, in_groups
@@ -29,7 +28,7 @@ from swallowtail.fitting.product_route import by_products
 from swallowtail.fitting.properties import Property
 from swallowtail.fitting.quality import UNKNOWN, on_samples
 from swallowtail.fitting.request import Request
-from swallowtail.fitting.result import Candidate, FitResult, Quality, build_result
+from swallowtail.fitting.result import Candidate, FitResult, Found, Quality, build_result
 from swallowtail.fitting.timing import time_model
 from swallowtail.fitting.watch import Watch
 from swallowtail.metrics import Estimate
@@ -55,16 +54,14 @@ def run(source: Any, n: int | None, kind: Property, request: Request) -> FitResu
         saved = Checkpoint(request.checkpoint, problem, budget, _fingerprint(request, problem, budget))
         job = Job(request, problem, budget, watch, saved, prices, family)
         if method == "sgd":
-            result = _by_sgd(job)
+            found = _by_sgd(job)
         elif problem.tensor is not None:
-            result = _result(job, *by_device(job))
+            found = by_device(job)
         elif problem.dense is None:
             found = by_products(job)
-            result = _result(job, *found)
         else:
-            result = _by_entries(
-                job, OrthogonalForms(job) if request.target == "rotation" else SymmetricForms(job)
-            )
+            found = _by_entries(job)
+        result = _result(job, found)
         if not watch.status:  # otherwise there is something to continue
             saved.remove()
         return result
@@ -123,7 +120,7 @@ def _what_came(problem: Problem) -> str:
 
 def _fingerprint(request: Request, problem: Problem, budget: int) -> tuple[Any, ...]:
     """All of a request that its answer depends on."""
-    pairs = flat_pairs(request.wiring) if isinstance(request.wiring, Wiring) else None
+    pairs = request.wiring.flat_pairs() if isinstance(request.wiring, Wiring) else None
     target: Any = request.target
     if request.function is not None and callable(target) and problem.dense is not None:
         target = request.function(np.diagonal(problem.dense))  # between H's eigenvalues: f is defined there
@@ -131,9 +128,13 @@ def _fingerprint(request: Request, problem: Problem, budget: int) -> tuple[Any, 
     return (budget, request.wiring, pairs, *rest, request.effort, request.seed, request.options)
 
 
-def _by_entries(job: Job, forms: Forms) -> FitResult:
+def _forms(job: Job) -> Forms:
+    return OrthogonalForms(job) if job.request.target == "rotation" else SymmetricForms(job)
+
+
+def _by_entries(job: Job) -> Found:
     """Every form that makes sense; the best is kept."""
-    candidates: list[Candidate] = []
+    forms, candidates = _forms(job), list[Candidate]()
     for name in forms.order():
         kept = job.saved.finished(name)
         candidate = kept or forms.fit(name, candidates)
@@ -152,10 +153,10 @@ def _by_entries(job: Job, forms: Forms) -> FitResult:
     best = forms.best(candidates)
     others = {f"{c.method}, as fitted": c.operator for c in candidates if c is not best}
     quality, status = forms.quality(best, others)
-    return _result(job, best, quality, job.problem.n_products, status)
+    return Found(best, quality, job.problem.n_products, status)
 
 
-def _by_sgd(job: Job) -> FitResult:
+def _by_sgd(job: Job) -> Found:
     """The paper's Algorithm 1. The determinant of R is known, and mended, only where R is."""
     request, problem = job.request, job.problem
     rotation, matrix = request.target == "rotation", problem.dense
@@ -185,14 +186,14 @@ def _by_sgd(job: Job) -> FitResult:
     )
     best = Candidate("sgd", operator, history, history[-1][2])
     if matrix is not None:
-        forms: Forms = OrthogonalForms(job) if rotation else SymmetricForms(job)
-        quality, status = forms.quality(best, {})
-        used = problem.n_products if rotation else fit.n_products
-        return _result(job, best, quality, used, status if rotation else "converged")
+        quality, status = _forms(job).quality(best, {})
+        if rotation:
+            return Found(best, quality, problem.n_products, status)
+        return Found(best, quality, fit.n_products)
     quality = _sgd_quality(job, operator, fit, kept)
     if rotation:
         quality.notes.append("The determinant of R is taken to be +1.")
-    return _result(job, best, quality, fit.n_products + kept)
+    return Found(best, quality, fit.n_products + kept)
 
 
 def _epoch_callback(job: Job, history: History) -> Any:
@@ -220,19 +221,12 @@ def _sgd_quality(job: Job, operator: Any, fit: SGDFit, kept: int) -> Quality:
     return Quality(angle, error, [], [note], estimated=True)
 
 
-def _result(
-    job: Job,
-    best: Candidate,
-    quality: Quality,
-    n_products: int,
-    status: str = "converged",
-    source: Factor | None = None,
-) -> FitResult:
-    """The record, with an operator as the caller wants it; ``source`` is H where there are no entries."""
-    operator, request, problem = best.operator, job.request, job.problem
+def _result(job: Job, found: Found) -> FitResult:
+    """The record, with an operator as the caller wants it."""
+    operator, request, problem = found.best.operator, job.request, job.problem
     if request.target == "inverse":  # what was fitted is H⁻¹
         operator = _inverse(operator)
-    H = problem.dense if source is None else source
+    H = problem.dense if found.source is None else found.source
     operators = (
         [operator, in_the_basis_of(operator, H)] if callable(request.target) and H is not None else [operator]
     )
@@ -240,15 +234,12 @@ def _result(
         operators = [in_groups(each) for each in operators]
     operators = [each.to(problem.device, problem.dtype) for each in operators]
     return build_result(
-        best,
-        quality,
+        found,
         operator=operators[0],
         of_H=operators[-1],
-        n_products=n_products,
         seconds=job.watch.seconds,
         target=request.target_name,
         target_angle=request.target_angle,
-        status=status,
         stopped=job.watch.status,
     )
 

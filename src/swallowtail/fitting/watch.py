@@ -60,9 +60,8 @@ class Watch:
         """Called by the fitters after every step; raises `Stop`, ``later`` seconds before the limit."""
         if not self._bar.disable:
             error = f"{objective**0.5:.4f}" if objective >= 0 else f"{objective:.4f}"
-            text = (
-                f"{done} rotations, error {error}" if objective == objective else f"{done} columns"
-            )  # not NaN
+            # Not NaN.
+            text = f"{done} rotations, error {error}" if objective == objective else f"{done} columns"
             self._bar.set_postfix_str(f"{stage}, {text}", refresh=False)
             self._bar.update()
         self._ask_the_user(stage, done, objective)

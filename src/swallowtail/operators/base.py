@@ -47,12 +47,12 @@ class Operator:
         """Act on vectors that lie on the last axis: x (*batch, n)."""
         if type(x) is torch.Tensor:  # the hooks check it
             return self._rows(x)
-        tensor, back = _incoming("x", x, self)
+        tensor, back = incoming("x", x, self)
         return back(self._rows(tensor))
 
     def __matmul__(self, X: Any) -> Any:
         """Matrix algebra: X (n,) or (*batch, n, k)."""
-        tensor, back = _incoming("X", X, self)
+        tensor, back = incoming("X", X, self)
         if tensor.ndim <= 1:
             return back(self._rows(tensor))
         self._check_columns("X", tensor.shape, "@", "the call form, operator(X)")
@@ -60,7 +60,7 @@ class Operator:
 
     def __rmatmul__(self, X: Any) -> Any:
         """X @ operator: X (n,) or (*batch, k, n)."""
-        tensor, back = _incoming("X", X, self)
+        tensor, back = incoming("X", X, self)
         if self.batch_shape and tensor.ndim > 1:
             return back(self._on_columns(tensor.mT, transposed=True).mT)
         return back(self._transposed_rows(tensor))
@@ -205,19 +205,33 @@ def device_and_dtype(device: Any, dtype: torch.dtype | None) -> tuple[Any, torch
     return None if device is None else checks.device("device", device), dtype
 
 
-def to_array(result: torch.Tensor) -> np.ndarray:
+def seeded(device: Any, seed: int | None, generator: torch.Generator | None) -> torch.Generator:
+    """The generator given, or a new one of this seed; without one, of a random seed."""
+    if generator is None:
+        generator = torch.Generator(device)
+        if seed is None:
+            generator.seed()
+        else:
+            generator.manual_seed(checks.seed("seed", seed))
+    return generator
+
+
+def _as_it_is(result: torch.Tensor) -> torch.Tensor:
+    return result
+
+
+def _as_array(result: torch.Tensor) -> np.ndarray:
     """A result for a caller who gave an array; NumPy has no bfloat16."""
     result = result.detach().cpu()
     return (result.float() if result.dtype == torch.bfloat16 else result).numpy()
 
 
-def _incoming(name: str, value: Any, operator: Operator) -> tuple[torch.Tensor, Any]:
+def incoming(name: str, value: Any, operator: Operator) -> tuple[torch.Tensor, Any]:
     """The argument as a tensor, and the function that turns the result into the caller's kind."""
     if isinstance(value, torch.Tensor):
-        return value, lambda result: result
+        return value, _as_it_is
     like = torch.empty(0, dtype=operator.dtype, device=operator.device)
-    tensor = checks.as_tensor(name, value, like)
-    return tensor, to_array
+    return checks.as_tensor(name, value, like), _as_array
 
 
 def _refuse(other: Any, rule: tuple[str, str]) -> Any:

@@ -10,9 +10,9 @@ import torch
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.operators import updates
-from swallowtail.operators.base import Affine, device_and_dtype, own, to_array
+from swallowtail.operators.base import Affine, device_and_dtype, incoming, own, seeded
 from swallowtail.operators.rotation import Rotation
-from swallowtail.operators.symmetric import SymmetricOperator, floored, seeded
+from swallowtail.operators.symmetric import SymmetricOperator, floored
 from swallowtail.ops.route import KERNEL, route
 from swallowtail.wiring import Pairs
 
@@ -126,12 +126,10 @@ class HybridOperator(Affine):
 
     def quadratic_form(self, x: Any) -> Any:
         """xᵀ H x for vectors on the last axis."""
-        if not isinstance(x, torch.Tensor):
-            like = torch.empty(0, dtype=self.dtype, device=self.device)
-            return to_array(self.quadratic_form(checks.as_tensor("x", x, like)))
+        x, back = incoming("x", x, self)
         own = self.symmetric.quadratic_form(x)
         U, w = self._terms(own.dtype)
-        return (own.to(U.dtype) + ((x.to(U.dtype) @ U) ** 2) @ w).to(own.dtype)
+        return back((own.to(U.dtype) + ((x.to(U.dtype) @ U) ** 2) @ w).to(own.dtype))
 
     def inverse(self, epsilon: float | None = None) -> HybridOperator:
         """H⁻¹ = S⁻¹ − S⁻¹U (1 + W UᵀS⁻¹U)⁻¹ W UᵀS⁻¹, Woodbury's formula: of the same rank and cost as H.
@@ -146,15 +144,13 @@ class HybridOperator(Affine):
     def solve(self, B: Any, epsilon: float | None = None) -> Any:
         """H⁻¹ B for B (n,) or (n, k), by Woodbury's formula; zero eigenvalues of S as in `inverse`."""
         self._check_solved(B)
-        if not isinstance(B, torch.Tensor):
-            like = torch.empty(0, dtype=self.dtype, device=self.device)
-            return to_array(self.solve(checks.as_tensor("B", B, like), epsilon))
+        B, back = incoming("B", B, self)
         inverse = self.symmetric.inverse(epsilon)
         first = inverse @ B
         U, w = self._terms(first.dtype)
         solved_U, columns = inverse @ U, first.to(U.dtype).reshape(self.n, -1)
         inner = torch.linalg.solve(updates.capacitance(U, solved_U, w), w[:, None] * (U.T @ columns))
-        return (columns - solved_U @ inner).reshape(first.shape).to(first.dtype)
+        return back((columns - solved_U @ inner).reshape(first.shape).to(first.dtype))
 
     def function(
         self,

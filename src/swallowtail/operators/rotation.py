@@ -11,7 +11,7 @@ import torch
 from swallowtail import checks, kernels, ops
 from swallowtail.errors import ArgumentError
 from swallowtail.kernels.cpu.schedule import schedule
-from swallowtail.operators.base import Operator, device_and_dtype, own
+from swallowtail.operators.base import Operator, device_and_dtype, own, seeded
 from swallowtail.ops.torch_private import constant_result
 from swallowtail.wiring import Butterfly, Wiring
 
@@ -196,10 +196,5 @@ def count_multiply_adds(rotation: Rotation, form: str, eigenvalues: torch.Tensor
 
 def _uniform(count: int, seed: int | None, generator: torch.Generator | None) -> torch.Tensor:
     """float64 draws on the CPU, so that a seed means the same rotation on every device and in every dtype."""
-    if generator is None:
-        generator = torch.Generator()
-        if seed is None:
-            generator.seed()
-        else:
-            generator.manual_seed(checks.seed("seed", seed))
+    generator = seeded("cpu", seed, generator)
     return torch.rand(count, dtype=torch.float64, generator=generator, device=generator.device).cpu()

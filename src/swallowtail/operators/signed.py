@@ -62,7 +62,7 @@ class SignedRotation(Operator):
     def T(self) -> SignedRotation:
         """(Q S)ᵀ = (S Qᵀ S) S, and S Qᵀ S is Qᵀ with θ → σᵢσⱼθ: G between two signs is G or its inverse."""
         transposed = self.rotation.T
-        i, j = _ends(transposed).to(self.device).unbind(-1)
+        i, j = torch.from_numpy(transposed.wiring.flat_pairs()).to(self.device).unbind(-1)
         angles = transposed._angles * (self._signs[..., i] * self._signs[..., j])
         return SignedRotation(Rotation(transposed.wiring, angles), self._signs)
 
@@ -104,9 +104,3 @@ class SignedRotation(Operator):
     def __repr__(self) -> str:
         negative = int((self._signs < 0).sum())
         return f"SignedRotation(n={self.n}, {negative} negative, {self.rotation!r})"
-
-
-def _ends(rotation: Rotation) -> torch.Tensor:  # shape: (K, 2)
-    """The pairs of all layers, Q₁ first."""
-    layers = [torch.from_numpy(layer) for layer in rotation.wiring.layers()]
-    return torch.cat([*layers, torch.zeros(0, 2, dtype=torch.int64)])

@@ -10,7 +10,7 @@ import torch
 
 from swallowtail import checks, ops
 from swallowtail.errors import ArgumentError
-from swallowtail.operators.base import Affine, device_and_dtype, own, to_array
+from swallowtail.operators.base import Affine, device_and_dtype, incoming, own, seeded
 from swallowtail.operators.rotation import Rotation, count_multiply_adds
 from swallowtail.wiring import Butterfly
 
@@ -117,11 +117,11 @@ class SymmetricOperator(Affine):
 
     def quadratic_form(self, x: Any) -> Any:
         """xᵀ H x for vectors on the last axis; stops halfway through the product."""
-        if not isinstance(x, torch.Tensor):
-            like = torch.empty(0, dtype=self.dtype, device=self.device)
-            return to_array(self.quadratic_form(checks.as_tensor("x", x, like)))
-        return ops.quadratic_form(
-            x, self.rotation.wiring, self.rotation._angles, self._eigenvalues, cache=self._cache
+        x, back = incoming("x", x, self)
+        return back(
+            ops.quadratic_form(
+                x, self.rotation.wiring, self.rotation._angles, self._eigenvalues, cache=self._cache
+            )
         )
 
     def diagonal(self, method: str = "exact", n_probes: int = 100, seed: int = 0) -> torch.Tensor:
@@ -232,14 +232,3 @@ class SymmetricOperator(Affine):
 def floored(d: torch.Tensor, epsilon: float | None) -> torch.Tensor:
     """Eigenvalues of at least ``epsilon``, if it is given."""
     return d if epsilon is None else d.clamp(min=checks.number("epsilon", epsilon))
-
-
-def seeded(device: torch.device, seed: int | None, generator: torch.Generator | None) -> torch.Generator:
-    """The generator given, or a new one of this seed; without one, of a random seed."""
-    if generator is None:
-        generator = torch.Generator(device)
-        if seed is None:
-            generator.seed()
-        else:
-            generator.manual_seed(checks.seed("seed", seed))
-    return generator

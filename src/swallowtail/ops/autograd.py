@@ -34,9 +34,8 @@ class Rules(NamedTuple):
     run: Callable[..., Any]  # the numbers, by the kernel of the back end in charge
     plain: Callable[..., Any]  # the same by plain PyTorch operations, which anything can differentiate
     keep: Callable[..., tuple[Tensor, ...]]  # (arguments, output) ↦ the tensors that ``vjp`` wants
-    vjp: Callable[
-        ..., tuple[Tensor, ...]
-    ]  # (kept, wiring, flags, outputs' gradients) ↦ the tensors' gradients
+    # (kept, wiring, flags, outputs' gradients) ↦ the tensors' gradients.
+    vjp: Callable[..., tuple[Tensor, ...]]
     jvp: Callable[..., Any]  # (arguments, the tensors' tangents) ↦ the outputs' tangents
 
 
@@ -197,14 +196,14 @@ RULES = {
 # The ways to a derivative
 
 
-def _setup(name: str, ctx: Any, inputs: Any, output: Any) -> None:
+def setup(name: str, ctx: Any, inputs: Any, output: Any) -> None:
     at = RULES[name].n_tensors
     ctx.save_for_backward(*RULES[name].keep(inputs, output))
     ctx.wiring, ctx.flags = inputs[at], inputs[at + 1 :]
 
 
 def _setup_transformed(name: str, ctx: Any, inputs: Any, output: Any) -> None:
-    _setup(name, ctx, inputs, output)
+    setup(name, ctx, inputs, output)
     ctx.set_materialize_grads(False)  # a tangent that is zero comes as None
     ctx.save_for_forward(*inputs[: RULES[name].n_tensors])
 
@@ -252,7 +251,7 @@ def _eager(name: str) -> Any:
 
     def forward(ctx: Any, *arguments: Any) -> Any:
         output = RULES[name].run(*arguments)
-        _setup(name, ctx, arguments, output)
+        setup(name, ctx, arguments, output)
         return output
 
     members = {"forward": staticmethod(forward), "backward": staticmethod(partial(_backward, name))}

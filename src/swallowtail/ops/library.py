@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from swallowtail.ops.autograd import RULES, vmap_rule
+from swallowtail.ops.autograd import RULES, setup, vmap_rule
 from swallowtail.wiring import Butterfly, Grouped, Pairs, Wiring, from_text
 
 _WIRING = "str wiring"
@@ -56,12 +56,6 @@ def _fake(name: str, *arguments: Any) -> Any:
     return x.new_empty(x.shape[:2] if name == "quadratic" else x.shape)
 
 
-def _setup(name: str, ctx: Any, inputs: Any, output: Any) -> None:
-    at = RULES[name].n_tensors
-    ctx.save_for_backward(*RULES[name].keep(inputs, output))
-    ctx.wiring, ctx.flags = inputs[at], inputs[at + 1 :]
-
-
 def _backward(name: str, ctx: Any, *grads: Any) -> tuple[Any, ...]:
     gradients = RULES[name].vjp(ctx.saved_tensors, decode(ctx.wiring), ctx.flags, grads)
     return (*gradients, None, *(None for _ in ctx.flags))
@@ -78,6 +72,6 @@ for _name, _schema in _SCHEMAS.items():
     torch.library.impl(_library, _name, "CompositeExplicitAutograd")(partial(_run, _name))
     torch.library.register_fake(_operator, partial(_fake, _name), lib=_library)
     torch.library.register_autograd(
-        _operator, partial(_backward, _name), setup_context=partial(_setup, _name), lib=_library
+        _operator, partial(_backward, _name), setup_context=partial(setup, _name), lib=_library
     )
     torch.library.register_vmap(_operator, partial(_vmap, _name), lib=_library)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
-import warnings
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
+from swallowtail.errors import warn_user as warn_user  # `adam` takes it from here
 
 BAD_GRADIENT = "some gradient is NaN, infinite, or so large that its square overflows"
 BAD_PARAMETER = "some parameter would become NaN or infinite"
@@ -55,11 +55,3 @@ def warn_skipped(reason: str) -> None:
         f"{reason}: this step is skipped; parameters stay as they were. If it happens often, look for the layer that "
         "overflows, or lower the learning rate"
     )
-
-
-def warn_user(message: str) -> None:
-    """A RuntimeWarning that points at the caller's own line, however deep in this package and in torch it arises."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in ("swallowtail", "torch"):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, RuntimeWarning, stacklevel=level)

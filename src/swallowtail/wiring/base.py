@@ -47,6 +47,10 @@ class Wiring:
         """Go through the layers, Q₁ first."""
         return (self.layer(index) for index in range(self.n_layers))
 
+    def flat_pairs(self) -> np.ndarray:  # shape: (K, 2)
+        """The pairs of all layers, Q₁ first, in an array of the caller's own."""
+        return np.concatenate([*self.layers(), np.zeros((0, 2), np.int64)])
+
     @cached_property
     def derived(self) -> dict[Any, Any]:
         """What kernels made from this wiring alone. It lasts as long as the wiring, and a copy starts without it."""

@@ -190,8 +190,7 @@ class Grouped(Pairs):
             groups.append(tuple(found))
             first = last + 1
             starts.append(first)
-        pairs = np.concatenate([np.zeros((0, 2), np.int64), *layers])
-        flat = Pairs.from_flat(wiring.n, pairs, wiring.offsets)
+        flat = Pairs.from_flat(wiring.n, wiring.flat_pairs(), wiring.offsets)
         return Grouped.from_valid(flat, tuple(groups), np.array(starts, np.int64))
 
     @property

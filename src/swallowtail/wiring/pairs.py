@@ -72,6 +72,9 @@ class Pairs(Wiring):
     def layer(self, index: int) -> np.ndarray:
         return self.indices[self._offsets[index] : self._offsets[index + 1]].copy()
 
+    def flat_pairs(self) -> np.ndarray:
+        return self.indices.copy()
+
     @property
     def offsets(self) -> np.ndarray:
         return read_only(self._offsets)

@@ -105,9 +105,8 @@ def test_an_interrupt_says_how_to_go_on(tiny, tmp_path, monkeypatch, capsys):
     assert main(["reproduce", "--only", "fig1", "-o", str(tmp_path), "--quiet"]) == 130
     assert "the same command continues" in capsys.readouterr().err
     assert {row["task"] for row in read_rows(tmp_path / "fig1.csv")} == {"H 2014"}
-    assert (
-        main(["reproduce", "--redraw", "-o", str(tmp_path)]) == 1
-    )  # half an experiment cannot be drawn, and says so
+    # Half an experiment cannot be drawn, and says so.
+    assert main(["reproduce", "--redraw", "-o", str(tmp_path)]) == 1
 
 
 def test_rows_that_cannot_be_drawn_are_a_failure(folder, capsys):

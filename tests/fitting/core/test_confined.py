@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from swallowtail.fitting.core.confined import cluster, grow_clusters, grow_round
-from swallowtail.fitting.core.groups import apart, meeting
+from swallowtail.fitting.core.groups import apart, joined, meeting
 from swallowtail.fitting.core.newton import newton_rotations
 from swallowtail.fitting.core.product import TARGETS, conjugate
 
@@ -15,11 +15,11 @@ def covariance(n, seed=0):
 
 
 def grow(kind, A, size, count, target):
-    label, sizes = apart(len(A))
+    groups = apart(len(A), size)
     if kind == "pairs":
-        return grow_round(A, label, sizes, size, count, 0.1, TARGETS[target], 1e-12, 1e-30)
-    cluster(A * A, size, label, sizes)
-    return grow_clusters(A, label, count, TARGETS[target], 1e-12, 1e-30)
+        return grow_round(A, *groups, count, 0.1, TARGETS[target], 1e-12, 1e-30)
+    cluster(A * A, size, groups.label, groups.sizes)
+    return grow_clusters(A, groups.label, count, TARGETS[target], 1e-12, 1e-30)
 
 
 @pytest.mark.parametrize("kind", ["pairs", "clusters"])
@@ -54,7 +54,7 @@ def test_clusters_take_the_largest_entries_first():
     weights = np.zeros((5, 5))
     weights[0, 1] = weights[1, 2] = 1.0
     weights[2, 3] = 2.0
-    label, sizes = apart(5)
+    label, sizes, _ = apart(5, 2)
     cluster(weights + weights.T, 2, label, sizes)
     assert label[2] == label[3]
     assert label[0] == label[1] != label[2]
@@ -62,11 +62,9 @@ def test_clusters_take_the_largest_entries_first():
 
 
 def test_newton_rotations_keep_to_the_groups():
-    H, (label, sizes) = covariance(24), meeting(np.array([[0, 1], [1, 2], [5, 6]]), 24)
-    M, B = H.copy(), np.linalg.qr(covariance(24, 1))[0]
-    pairs, angles = newton_rotations(
-        M, B, 30, 8, 0.05, TARGETS["matrix"], 1e-12, label.copy(), sizes.copy(), 4
-    )
+    groups = joined(np.array([[0, 1], [1, 2], [5, 6]]), 24, 4)
+    M, B = covariance(24), np.linalg.qr(covariance(24, 1))[0]
+    pairs, angles = newton_rotations(M, B, 30, 8, 0.05, TARGETS["matrix"], 1e-12, groups)
     assert len(pairs) == len(angles) > 4
     united, counts = meeting(np.concatenate([[[0, 1], [1, 2], [5, 6]], pairs]), 24)
     assert counts.max() <= 4

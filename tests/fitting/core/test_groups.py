@@ -48,7 +48,7 @@ def test_no_rotations_make_no_round():
 
 
 def test_groups_join_up_to_their_size():
-    label, count = apart(6)
+    label, count, _ = apart(6, 3)
     assert join(label, count, 0, 1, 3)
     assert join(label, count, 2, 1, 3)
     assert not may_meet(label, count, 3, 0, 3)
@@ -60,7 +60,7 @@ def test_groups_join_up_to_their_size():
 
 @pytest.mark.parametrize("n", [1, 2, 7])
 def test_together_lets_any_two_meet(n):
-    label, count = together(n)
+    label, count, _ = together(n)
     assert all(may_meet(label, count, i, j, n) for i in range(n) for j in range(n))
 
 

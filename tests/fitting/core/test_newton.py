@@ -23,7 +23,7 @@ def test_newton_rotations_raise_the_objective_wherever_they_stand(target, at):
     H, (pairs, angles) = covariance(10), random_pairs(10, 15, at)
     M, B = conjugate(H, pairs[:at], angles[:at]), np.eye(10)
     rotate_rows(B, pairs[at:], np.cos(angles[at:]), np.sin(angles[at:]), False)
-    more, turns = newton_rotations(M, B, 1, 1, 1.0, target, 1e-12, *together(10), 10)
+    more, turns = newton_rotations(M, B, 1, 1, 1.0, target, 1e-12, together(10))
 
     def value(theta):
         p = np.concatenate([pairs[:at], more, pairs[at:]])

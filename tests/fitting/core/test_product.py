@@ -10,7 +10,6 @@ from swallowtail.fitting.core.product import (
     LIKELIHOOD,
     MATRIX,
     conjugate,
-    flat_pairs,
     layered,
     permuted,
     rotate_rows,
@@ -80,4 +79,4 @@ def test_permuted_butterfly():
     assert permuted(Butterfly(4), None) == Butterfly(4)
     assert permuted(Butterfly(4), np.arange(4)) == Butterfly(4)
     assert permuted(Butterfly(4), order).layer(0).tolist() == [[2, 3], [0, 1]]
-    assert flat_pairs(Butterfly(1)).shape == (0, 2)
+    assert Butterfly(1).flat_pairs().shape == (0, 2)

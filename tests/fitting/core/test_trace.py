@@ -5,14 +5,14 @@ import pytest
 
 from swallowtail import Butterfly, Rotation, random_orthogonal
 from swallowtail.fitting.core.alignment import Alignment
-from swallowtail.fitting.core.product import flat_pairs, rotate_rows, tile
+from swallowtail.fitting.core.product import rotate_rows, tile
 from swallowtail.fitting.core.trace import grow_aligned, sweep_layers, trace_parts
 from swallowtail.fitting.methods.butterfly import align_butterfly
 
 
 def test_gradient_and_removal():
     R, wiring = random_orthogonal(70, 0), Butterfly(70, 2)  # two tiles
-    pairs, generator = flat_pairs(wiring), np.random.default_rng(0)
+    pairs, generator = wiring.flat_pairs(), np.random.default_rng(0)
     angles = generator.uniform(-np.pi, np.pi, len(pairs))
     trace, w, p = trace_parts(tile(R), pairs, angles)
     Q = Rotation(wiring, angles).to_dense().numpy()
@@ -28,7 +28,7 @@ def test_gradient_and_removal():
 
 def test_sweeps_never_lose():
     R, wiring = random_orthogonal(21, 0), Butterfly(21, 2)
-    pairs = flat_pairs(wiring)
+    pairs = wiring.flat_pairs()
     angles = np.random.default_rng(0).uniform(-np.pi, np.pi, len(pairs))
     traces = [trace_parts(tile(R), pairs, angles)[0]]
     for _ in range(10):

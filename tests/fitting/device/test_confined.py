@@ -8,7 +8,7 @@ from swallowtail.datasets import grid_kernel, random_symmetric
 from swallowtail.fitting.core.confined import grow_round
 from swallowtail.fitting.core.groups import apart, meeting, round_starts
 from swallowtail.fitting.core.product import MATRIX
-from swallowtail.fitting.device import confined, growth
+from swallowtail.fitting.device import confined, growth, objective
 from swallowtail.fitting.device.confined import DeviceConfined
 from swallowtail.fitting.device.fit import fit_on_device
 from swallowtail.fitting.device.growth import Residual
@@ -22,17 +22,17 @@ H = random_symmetric(40, 8, 0)
 @pytest.mark.parametrize(("threshold", "count", "size"), [(0.1, 90, 8), (0.0, 25, 4), (0.5, 60, 16)])
 def test_a_round_is_that_of_the_core(threshold, count, size, monkeypatch):
     monkeypatch.setattr(growth, "TIES", 0.0)
-    objective = DeviceConfined(torch.from_numpy(H.copy()), count, size, 4)
-    A, B = H.copy() / objective.scale, Residual.of(objective.H.clone())
-    groups, own = apart(40), apart(40)
-    pairs, angles = grow_round(A, *groups, size, count, threshold, MATRIX, 0.0, objective._least)
-    got, by = objective.grow_round(B, count, threshold, *own)
+    device = DeviceConfined(torch.from_numpy(H.copy()), count, size, 4)
+    A, B = H.copy() / device.scale, Residual.of(device.H.clone())
+    groups, own = apart(40, size), apart(40, size)
+    pairs, angles = grow_round(A, *groups, count, threshold, MATRIX, 0.0, device._least)
+    got, by = device.grow_round(B, count, threshold, own)
     np.testing.assert_array_equal(got, pairs)
     np.testing.assert_allclose(by, angles, atol=1e-10)
     np.testing.assert_allclose(B.rest + torch.diag(B.diagonal), A, atol=1e-10)
-    np.testing.assert_allclose(conjugated(objective.H, pairs, angles), A, atol=1e-10)
+    np.testing.assert_allclose(conjugated(device.H, pairs, angles), A, atol=1e-10)
     same = lambda label: label[:, None] == label
-    np.testing.assert_array_equal(same(own[0]), same(groups[0]))
+    np.testing.assert_array_equal(same(own.label), same(groups.label))
     assert meeting(got, 40)[1].max() <= size
 
 
@@ -40,7 +40,7 @@ def test_a_round_is_that_of_the_core(threshold, count, size, monkeypatch):
 @pytest.mark.parametrize(("name", "ratio"), [("synthetic", 1.001), ("kernel", 1.15)])
 def test_it_is_about_as_good_as_on_the_cpu(name, ratio, monkeypatch):
     monkeypatch.setattr(ConfinedObjective, "starts", DeviceConfined.starts)  # without clusters
-    monkeypatch.setattr(confined, "LARGEST_THRESHOLD", 1.0)
+    monkeypatch.setattr(objective, "LARGEST_THRESHOLD", 1.0)
     kernel = grid_kernel((12, 12), "exponential", 4.0, scramble=2)
     A = {"synthetic": random_symmetric(64, 20, 3), "kernel": kernel}[name]
     n, K = len(A), 3 * len(A)
@@ -79,7 +79,7 @@ def test_layers_of_regrowth_are_not_single_rotations(monkeypatch):
     objective = DeviceConfined(A, 200, 16, 16)
     pairs, angles = objective.grow(objective.residual(np.zeros((0, 2), np.int64), np.zeros(0)), 150, 0.0)
     looks.clear()
-    # no generator: at the end of Q
+    # without a generator they stand before all others
     more, _ = objective.regrow(pairs, angles, 40, 1.0, None)
     assert len(more) - len(pairs) > 20
     assert len(looks) < 20

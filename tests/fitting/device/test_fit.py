@@ -15,9 +15,8 @@ H = random_symmetric(32, 6, 2)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_it_is_as_good_as_on_the_cpu(dtype):
     A = torch.from_numpy(H).to(dtype)
-    device = fit_on_device(
-        A, 80, cycles=SHORT
-    )  # shorter searches differ: those of the core put rotations in front
+    # Shorter searches differ: those of the core put rotations in front.
+    device = fit_on_device(A, 80, cycles=SHORT)
     core = fit_pairs(A.double().numpy(), 80, cycles=SHORT)
     assert device.found.history[-1][2] < 1.15 * core.history[-1][2]
     X = torch.randn(32, 4, dtype=torch.float64)

@@ -57,9 +57,8 @@ def test_kernels_do_what_pytorch_does(dtype, mode, monkeypatch):
     rounding = 1e-12 if dtype == torch.float64 else 2e-5
     for expected, got in zip(*found, strict=True):
         np.testing.assert_allclose(got, expected, atol=rounding * np.abs(expected).max())
-    np.testing.assert_allclose(
-        found[0][1], A.double(), atol=50 * rounding
-    )  # the way back ends where it began
+    # The way back ends where it began.
+    np.testing.assert_allclose(found[0][1], A.double(), atol=50 * rounding)
 
 
 @needs_kernels

@@ -2,20 +2,12 @@
 
 import numpy as np
 import pytest
-from fitting.common import approximation, relative_error, synthetic
+from fitting.common import error_angle, relative_error, synthetic
 
-from swallowtail.fitting.core.product import conjugate, flat_pairs
+from swallowtail.fitting.core.product import conjugate
 from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.methods.butterfly import fit_butterfly
 from swallowtail.wiring import Butterfly
-
-
-def error_angle(H, fit):
-    X = np.random.default_rng(1).standard_normal((len(H), 2000))
-    A, B = H @ X, approximation(fit) @ X
-    return np.degrees(
-        np.arccos((A * B).sum(0) / np.linalg.norm(A, axis=0) / np.linalg.norm(B, axis=0))
-    ).mean()
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 8, 13, 33])
@@ -45,7 +37,7 @@ def test_a_matrix_in_the_class_is_found():
     wiring = Butterfly(64)
     generator = np.random.default_rng(0)
     angles = generator.uniform(-np.pi, np.pi, wiring.n_rotations)
-    H = conjugate(np.diag(generator.random(64)), flat_pairs(wiring)[::-1].copy(), -angles[::-1])
+    H = conjugate(np.diag(generator.random(64)), wiring.flat_pairs()[::-1].copy(), -angles[::-1])
     assert relative_error(H, fit_butterfly(H, starts=0, kicks=0)) < 1e-6
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fitting.common import approximation, relative_error, synthetic
+from fitting.common import error_angle, relative_error, synthetic
 from scipy.linalg import block_diag
 
 from swallowtail.datasets import random_orthogonal
@@ -10,14 +10,6 @@ from swallowtail.fitting.core.alignment import Alignment
 from swallowtail.fitting.core.product import conjugate
 from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.methods.pairs import default_cycles, fit_pairs, givens_qr
-
-
-def error_angle(H, fit):
-    X = np.random.default_rng(1).standard_normal((len(H), 2000))
-    A, B = H @ X, approximation(fit) @ X
-    return np.degrees(
-        np.arccos((A * B).sum(0) / np.linalg.norm(A, axis=0) / np.linalg.norm(B, axis=0))
-    ).mean()
 
 
 @pytest.mark.parametrize("H", [np.zeros((3, 3)), np.eye(4), np.diag([3.0, -1.0, 2.0]), np.array([[2.5]])])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from swallowtail.fitting.core.product import conjugate, flat_pairs, rotate_rows
+from swallowtail.fitting.core.product import conjugate, rotate_rows
 from swallowtail.fitting.core.records import Stop
 from swallowtail.fitting.methods.recovery import recover_rotation, recover_symmetric
 from swallowtail.wiring import Butterfly
@@ -22,7 +22,7 @@ SPECTRA = {
 def butterfly(n, seed, zeros=0.0, reverse=False):
     """A dense Q with angles uniform in (−π, π), a share of them zero."""
     generator = np.random.default_rng(seed)
-    pairs = flat_pairs(Butterfly(n, reverse=reverse))
+    pairs = Butterfly(n, reverse=reverse).flat_pairs()
     angles = generator.uniform(-np.pi, np.pi, len(pairs)) * (generator.random(len(pairs)) >= zeros)
     Q = np.eye(n)
     rotate_rows(Q, pairs, np.cos(angles), np.sin(angles), False)
@@ -30,7 +30,7 @@ def butterfly(n, seed, zeros=0.0, reverse=False):
 
 
 def relative_error(H, fit):
-    pairs = flat_pairs(fit.wiring)
+    pairs = fit.wiring.flat_pairs()
     A = conjugate(H, pairs, fit.angles) - np.diag(fit.eigenvalues)
     return np.linalg.norm(A) / np.linalg.norm(H)
 
@@ -92,7 +92,7 @@ def test_rotation_is_recovered(n, zeros):
         Q, _ = butterfly(n, seed, zeros)
         fit = recover_rotation(Q)
         again = np.eye(n)
-        rotate_rows(again, flat_pairs(fit.wiring), np.cos(fit.angles), np.sin(fit.angles), False)
+        rotate_rows(again, fit.wiring.flat_pairs(), np.cos(fit.angles), np.sin(fit.angles), False)
         np.testing.assert_allclose(again, Q, atol=1e-12)
         assert (fit.signs == 1).all()
         assert fit.relative_error < 1e-12

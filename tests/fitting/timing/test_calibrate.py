@@ -13,9 +13,8 @@ SERIES = {"pairs", "grouped", "butterfly", "plain", "hybrid", "sparse", "dense"}
 
 @pytest.fixture
 def small(monkeypatch):
-    module = sys.modules[
-        "swallowtail.fitting.timing.calibrate"
-    ]  # the package has the function under this name
+    # The package has the function under this name.
+    module = sys.modules["swallowtail.fitting.timing.calibrate"]
     monkeypatch.setattr(module, "SIZES", (8, 32))
     monkeypatch.setattr(module, "LARGEST_GROWN", 16)
     monkeypatch.setattr(module, "REPEATS", 2)

@@ -129,12 +129,12 @@ def test_compilation_is_announced_once_and_kept(tmp_path):
     program = """
 import torch
 from swallowtail import Pairs, Rotation
-from swallowtail.kernels.cpu import backend, threads
+from swallowtail.kernels.cpu import backend, launch, threads
 for dtype in (torch.float32, torch.float64):
     backend.prepare(Pairs(2, [[(0, 1)]]), torch.ones(1, 1, dtype=dtype))
 Q, x = Rotation.random(64, seed=0), torch.ones(8, 64)
 Q(x)
-threads.WORTH_A_THREAD = backend.WORTH_A_THREAD = 1
+threads.WORTH_A_THREAD = launch.WORTH_A_THREAD = 1
 torch.set_num_threads(2)
 Q(x)
 """

@@ -192,9 +192,8 @@ def test_no_thread_is_at_work_after_an_interrupt(what, entry, action):
         reader = threading.Thread(target=lambda: [lines.put(line) for line in child.stdout], daemon=True)
         reader.start()
         deadline = time.monotonic() + 60
-        while (
-            len(told) < INTERRUPTS
-        ):  # some come while the call waits for its threads, some between two calls
+        # Some come while the call waits for its threads, some between two calls.
+        while len(told) < INTERRUPTS:
             time.sleep(rng.expovariate(1 / 0.003))
             os.kill(int(ready[1]), signal.SIGINT)
             with contextlib.suppress(queue.Empty):

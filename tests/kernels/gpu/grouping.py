@@ -1,10 +1,14 @@
-"""Wirings in fixed groups, for tests."""
+"""Wirings in groups, and a walk through the steps of a plan, for tests."""
 
 from __future__ import annotations
 
 import numpy as np
+import torch
 
-from swallowtail.wiring import Grouped
+from swallowtail.kernels import reference
+from swallowtail.wiring import Grouped, Pairs
+
+HUB = Pairs(40, [[(0, k), (20 + k, 39 - k)] for k in range(1, 9)])  # one coordinate meets many
 
 
 def fixed_groups(n: int, size: int, rounds: int) -> Grouped:
@@ -26,3 +30,19 @@ def free_groups(n: int, size: int, rounds: int) -> Grouped:
             yield group, [generator.choice(group, 2, replace=False) for _ in range(size)]
 
     return Grouped(n, [list(one_round()) for _ in range(rounds)])
+
+
+def check_steps(plan, wiring) -> None:
+    """Walk through the steps of a plan in NumPy: together they are Qᵀ."""
+    theta = np.linspace(-3, 3, wiring.n_rotations)
+    x = np.random.default_rng(0).normal(size=wiring.n)
+    rows = torch.tensor(x)[None, None]
+    expected = reference.rotate(wiring, torch.tensor(theta)[None], rows, True)[0, 0].numpy()
+    for q, coordinates in enumerate(plan.coordinates):
+        inside = coordinates >= 0
+        y = np.where(inside, x[coordinates], 0.0)
+        for partner, angle in zip(plan.partner[:, q], plan.angle[:, q], strict=True):
+            t = np.where(angle != 0, theta[np.abs(angle) - 1], 0.0)
+            y = np.cos(t) * y - np.sign(angle) * np.sin(t) * y[partner]
+        x[coordinates[inside]] = y[inside]
+    np.testing.assert_allclose(x, expected, atol=1e-13)

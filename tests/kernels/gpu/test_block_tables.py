@@ -203,9 +203,8 @@ def test_hadamard_and_identity_matrices_are_exact():
     made = make(wiring, torch.zeros(1, wiring.n_rotations, device=DEVICE), None, "to_basis", torch.bfloat16)
     assert torch.equal(made.rounds[0][0, 0].float().cpu(), torch.eye(16))
     angles = torch.full((1, wiring.n_rotations), torch.pi / 4, device=DEVICE)
-    dtype = (
-        torch.float16 if INTERPRETED else torch.bfloat16
-    )  # the interpreter cuts bf16 off, where GPUs round
+    # The interpreter cuts bf16 off, where GPUs round.
+    dtype = torch.float16 if INTERPRETED else torch.bfloat16
     made = make(wiring, angles, None, "from_basis", dtype)
     assert torch.equal(made.rounds[0].float().abs().cpu(), torch.full((1, 1, 16, 16), 0.25))
 

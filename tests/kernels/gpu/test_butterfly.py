@@ -80,9 +80,8 @@ def test_vectors_kept_whole_in_registers(wiring, fast, monkeypatch):
         ):
             for batch, m in ((1, 1), (2, 13), (1, 301)):
                 angles, d, x, _ = problem(wiring, batch, m, dtype)
-                tables = gpu.prepare(wiring, angles, d, fast=fast)._replace(
-                    blocks=None
-                )  # not by tensor cores
+                # Not by tensor cores.
+                tables = gpu.prepare(wiring, angles, d, fast=fast)._replace(blocks=None)
                 exact = (angles.double(), d.double(), x.double())
                 launched.clear()
                 for transpose in (False, True):

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
-from kernels.gpu.grouping import free_groups
+from kernels.gpu.grouping import HUB, check_steps, free_groups
 
-from swallowtail.kernels import reference
 from swallowtail.kernels.gpu import half_plan as half
-from swallowtail.wiring import Butterfly, Pairs
+from swallowtail.wiring import Butterfly
 
-HUB = Pairs(40, [[(0, k), (20 + k, 39 - k)] for k in range(1, 9)])
 WIRINGS = {"free": free_groups(104, 16, 3), "hub": HUB, "butterfly": Butterfly(64), "odd": Butterfly(72, 2)}
 everything = pytest.mark.parametrize("wiring", WIRINGS.values(), ids=WIRINGS)
 
@@ -20,18 +17,7 @@ everything = pytest.mark.parametrize("wiring", WIRINGS.values(), ids=WIRINGS)
 @pytest.mark.parametrize("complete", [False, True])
 def test_steps_are_the_rotation(wiring, complete):
     plan = half.half_plan(wiring, 4, complete)
-    theta = np.linspace(-3, 3, wiring.n_rotations)
-    x = np.random.default_rng(0).normal(size=wiring.n)
-    rows = torch.tensor(x)[None, None]
-    expected = reference.rotate(wiring, torch.tensor(theta)[None], rows, True)[0, 0].numpy()
-    for q, coordinates in enumerate(plan.coordinates):
-        inside = coordinates >= 0
-        y = np.where(inside, x[coordinates], 0.0)
-        for partner, angle in zip(plan.partner[:, q], plan.angle[:, q], strict=True):
-            t = np.where(angle != 0, theta[np.abs(angle) - 1], 0.0)
-            y = np.cos(t) * y - np.sign(angle) * np.sin(t) * y[partner]
-        x[coordinates[inside]] = y[inside]
-    np.testing.assert_allclose(x, expected, atol=1e-13)
+    check_steps(plan, wiring)
     named = plan.coordinates[plan.coordinates >= 0]
     if complete:
         assert set(named.tolist()) == set(range(wiring.n))

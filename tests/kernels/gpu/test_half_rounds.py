@@ -126,9 +126,8 @@ def test_tiles_fit_into_shared_memory(parts):
         entries = -(-(most - SPARE) // columns) * columns // 32
         used = most * tile.lanes * 2 + 512 + 128 * entries
         assert used <= 232448
-        assert (
-            tile.programs * (used + 1024) <= 233472
-        )  # what a multiprocessor has, and takes for each program
+        # What a multiprocessor has, and takes for each program.
+        assert tile.programs * (used + 1024) <= 233472
 
 
 @needs_gluon

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
-from kernels.gpu.grouping import free_groups
+from kernels.gpu.grouping import HUB, check_steps, free_groups
 
-from swallowtail.kernels import reference
 from swallowtail.kernels.gpu.round_plan import LONG_SHAPES, SHAPES, places, round_plan, slots, wide_places
 from swallowtail.wiring import Butterfly, Grouped, Pairs
 
-HUB = Pairs(40, [[(0, k), (20 + k, 39 - k)] for k in range(1, 9)])
 WIRINGS = {"free": free_groups(100, 16, 3), "hub": HUB, "butterfly": Grouped.from_wiring(Butterfly(70), 8)}
 
 
@@ -19,18 +16,7 @@ WIRINGS = {"free": free_groups(100, 16, 3), "hub": HUB, "butterfly": Grouped.fro
 @pytest.mark.parametrize("wiring", WIRINGS.values(), ids=WIRINGS)
 def test_steps_are_the_rotation(wiring, shapes):
     plan = round_plan(wiring, shapes)
-    theta = np.linspace(-3, 3, wiring.n_rotations)
-    x = np.random.default_rng(0).normal(size=wiring.n)
-    rows = torch.tensor(x)[None, None]
-    expected = reference.rotate(wiring, torch.tensor(theta)[None], rows, True)[0, 0].numpy()
-    for q, coordinates in enumerate(plan.coordinates):
-        inside = coordinates >= 0
-        y = np.where(inside, x[coordinates], 0.0)
-        for partner, angle in zip(plan.partner[:, q], plan.angle[:, q], strict=True):
-            t = np.where(angle != 0, theta[np.abs(angle) - 1], 0.0)
-            y = np.cos(t) * y - np.sign(angle) * np.sin(t) * y[partner]
-        x[coordinates[inside]] = y[inside]
-    np.testing.assert_allclose(x, expected, atol=1e-13)
+    check_steps(plan, wiring)
 
 
 @pytest.mark.parametrize("wiring", WIRINGS.values(), ids=WIRINGS)

@@ -54,9 +54,8 @@ def run(config: Config, path: Path | None = None, progress: bool = True) -> list
     for seed in range(config.seed, config.seed + config.seeds):
         for problem, limit in config.limits:
             tasks[f"{problem} seed {seed}"] = partial(runs.batch_rows, problem, limit, seed, config.rows)
-            if (
-                problem != "Rosenbrock"
-            ):  # it needs so small an α that nothing is learned, with the details or without
+            # It needs so small an α that nothing is learned, with the details or without.
+            if problem != "Rosenbrock":
                 tasks[f"details, {problem} seed {seed}"] = partial(
                     runs.detail_rows, problem, limit, seed, config.rows
                 )

@@ -25,7 +25,7 @@ def away_from(paper: float, ours: float, bar: float) -> str:
     return f"{ours - paper:+.1f}° from the paper, {verdict}".replace("-0.0", "0.0").replace("-", "−")
 
 
-def mean_and_spread(values: Sequence[float], unit: str = "°", digits: int = 1) -> str:
+def mean_and_spread(values: Sequence[float]) -> str:
     """For the table: "35.2° (33.9 … 36.8)", the mean and the extremes over seeds."""
-    mean = f"{np.mean(values):.{digits}f}{unit}"
-    return f"{mean} ({min(values):.{digits}f} … {max(values):.{digits}f})" if len(values) > 1 else mean
+    mean = f"{np.mean(values):.1f}°"
+    return f"{mean} ({min(values):.1f} … {max(values):.1f})" if len(values) > 1 else mean

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from swallowtail.fitting.core.objectives import EXACT, Report, Smooth, place
+from swallowtail.fitting.core.objectives import EXACT, Smooth
 from swallowtail.fitting.core.product import ROTATION, rotate_rows, tile
+from swallowtail.fitting.core.searched import Report, inserted, place
 from swallowtail.fitting.core.trace import grow_aligned, trace_parts
 
 
 class Alignment(Smooth):
     """‖R − Q‖²_F / n = 2 − 2 tr(QᵀR)/n, the squared relative error for orthogonal R (n, n)."""
 
-    starts: tuple[str, ...] = (
-        "layers",
-    )  # at n = 256 eigenvectors of a kernel are left with a fifth less error
+    # At n = 256 eigenvectors of a kernel are left with a fifth less error.
+    starts: tuple[str, ...] = ("layers",)
 
     def __init__(self, R: np.ndarray) -> None:
         self.R = np.ascontiguousarray(R, dtype=np.float64)
@@ -44,8 +44,7 @@ class Alignment(Smooth):
         generator: np.random.Generator | None,
     ) -> tuple[np.ndarray, np.ndarray]:
         at = place(len(pairs), generator)  # at n = 64 anywhere is worth 2.5° against the end alone
-        more, by = self._grown_at(at, pairs, angles, count, threshold)
-        return np.concatenate([pairs[:at], more, pairs[at:]]), np.concatenate([angles[:at], by, angles[at:]])
+        return inserted(pairs, angles, at, *self._grown_at(at, pairs, angles, count, threshold))
 
     def begin(self, A: np.ndarray, start: str, count: int, enough: int) -> tuple[np.ndarray, np.ndarray]:
         return self.grow(A, count, 0.0, enough)

@@ -12,13 +12,13 @@ with more rotations. It can be better with few rotations: there `grow_few` does 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from swallowtail.fitting.core.moves import POLISH, POLISH_TOLERANCE, Search, State
-from swallowtail.fitting.core.objectives import FEW, WORK_BETWEEN_REPORTS, Searched
+from swallowtail.fitting.core.objectives import WORK_BETWEEN_REPORTS
+from swallowtail.fitting.core.searched import FEW, inserted
 
 FEWEST, WORK = 2, 3e11  # steps, and what all of them may cost: 4n³ multiply-adds each
 TRIAL = 2  # a start takes a step in so many before the best is chosen; with 4 MNIST ended 7 % worse
@@ -46,12 +46,11 @@ class Plan(NamedTuple):
         return self._replace(steps=steps, starts=1 if steps <= FEWEST else self.starts)
 
 
-def build(search: Search, objective: Searched, goal: float, plan: Plan, resume: State | None) -> None:
+def build(search: Search, goal: float, plan: Plan, resume: State | None) -> None:
     """Rotations up to the budget of a search, or to ``goal``.
 
     Args:
         search: has to be without rotations, unless it is resumed.
-        objective: the search's.
         goal: stop at this value.
         plan: how much it may take.
         resume: a state that this function handed to the search's ``save``.
@@ -59,9 +58,9 @@ def build(search: Search, objective: Searched, goal: float, plan: Plan, resume: 
     if not plan.steps:
         search.grow(goal)
         return
-    asked = (
-        goal > objective.rounding
-    )  # a quality: then steps are short, so that the last goes not far beyond it
+    objective = search.objective
+    # A quality: then steps are short, so that the last goes not far beyond it.
+    asked = goal > objective.rounding
     first = min(search.budget, int(FEW * objective.n)) if asked else math.ceil(plan.share * search.budget)
     steps, n_starts = plan.steps, min(plan.starts, len(objective.starts))
     trial = max(1, steps // TRIAL)
@@ -81,13 +80,13 @@ def build(search: Search, objective: Searched, goal: float, plan: Plan, resume: 
 
         if start < n_starts and not len(angles):
             mark(step, pairs, angles, value)
-            pairs, angles = _begin(search, objective, objective.starts[start], first)
+            pairs, angles = _begin(search, objective.starts[start], first)
             angles, value = _polished(search, pairs, angles)
         while value > goal and len(angles) < search.budget and (step < last or (asked and last == steps)):
             mark(step, pairs, angles, value)
             left = search.budget - len(angles)
             count = min(left, -(-objective.n // 2)) if asked else -(-left // (steps - step))
-            pairs, more = _outside(search, objective, pairs, angles, count)
+            pairs, more = _outside(search, pairs, angles, count)
             if len(more) == len(angles):  # nothing is left that would help
                 break
             before = value
@@ -111,9 +110,9 @@ def grow_few(search: Search, goal: float) -> None:
         search.take(trial, "grow")
 
 
-def _begin(search: Search, objective: Searched, start: str, count: int) -> tuple[np.ndarray, np.ndarray]:
+def _begin(search: Search, start: str, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The rotations of a start, in pieces that can be interrupted."""
-    pairs, angles = np.zeros((0, 2), np.int64), np.zeros(0)
+    objective, pairs, angles = search.objective, np.zeros((0, 2), np.int64), np.zeros(0)
     A, piece = objective.residual(pairs, angles), max(1, int(WORK_BETWEEN_REPORTS / (40.0 * objective.n)))
     while len(angles) < count:
         more, by = objective.begin(A, start, count - len(angles), piece)
@@ -125,16 +124,16 @@ def _begin(search: Search, objective: Searched, start: str, count: int) -> tuple
 
 
 def _outside(
-    search: Search, objective: Searched, pairs: np.ndarray, angles: np.ndarray, count: int
+    search: Search, pairs: np.ndarray, angles: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """With ``count`` rotations more: half in front of all others, if they promise anything there, the rest behind."""
-    report = _reporting(search, angles)
-    front, by = objective.in_front(pairs, angles, -(-count // 2), THRESHOLD, report)
-    pairs, angles, count = np.concatenate([front, pairs]), np.concatenate([by, angles]), count - len(by)
-    if count > 0:
+    report = lambda: search.report("grow")
+    front, by = search.objective.in_front(pairs, angles, -(-count // 2), THRESHOLD, report)
+    pairs, angles = inserted(pairs, angles, 0, front, by)
+    if count > len(by):
         report()
-        behind, by = objective.behind(pairs, angles, count, THRESHOLD)
-        pairs, angles = np.concatenate([pairs, behind]), np.concatenate([angles, by])
+        behind = search.objective.behind(pairs, angles, count - len(by), THRESHOLD)
+        pairs, angles = inserted(pairs, angles, len(pairs), *behind)
     return pairs, angles
 
 
@@ -142,8 +141,3 @@ def _polished(search: Search, pairs: np.ndarray, angles: np.ndarray) -> tuple[np
     angles, value = search.polished(pairs, angles, "grow")
     search.keep("grow", pairs, angles, value)
     return angles, value
-
-
-def _reporting(search: Search, angles: np.ndarray) -> Callable[[], None]:
-    tick = search.tick("grow")
-    return lambda: tick(angles, search.value)

@@ -20,11 +20,15 @@ import numpy as np
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.factor import Factor
+from swallowtail.fitting.core.product import power_of_two
 from swallowtail.fitting.core.records import Callback, Stop
 
 MOST_PASSES = 16  # 4 → 8 lowers the completion's angle by 0.7° on kernels and MNIST, 16 by 0.3° more on some
 PIECE_NUMBERS = 2**23  # a pass of more numbers is asked for in pieces, and may be stopped between them
 CONVERGED = 0.05  # a Ritz vector with a residual below this fraction of its value counts as an eigenvector
+NOISE = (
+    1e-8  # directions of given samples with a singular value below this fraction of the largest are dropped
+)
 BREAKDOWN = 1e-10  # a new direction shorter than this fraction of what it came from is rounding
 ROUNDING = 1e-12  # so is a singular value or weight below this fraction of the largest
 
@@ -95,7 +99,7 @@ def probe(
     return _probes(X, Y, sizes[0])
 
 
-def orthonormal_samples(X: np.ndarray, Y: np.ndarray, tolerance: float = 1e-8) -> Probes:
+def orthonormal_samples(X: np.ndarray, Y: np.ndarray) -> Probes:
     """Samples with X orthonormal that say of a symmetric H what the given ones say, in least squares.
 
     min ‖HX − Y‖_F over H = Hᵀ (Higham's symmetric Procrustes problem): with X = U diag(σ) Vᵀ, C = YV and
@@ -104,13 +108,12 @@ def orthonormal_samples(X: np.ndarray, Y: np.ndarray, tolerance: float = 1e-8) -
     Args:
         X: shape (n, m); columns may be dependent, m may exceed n.
         Y: shape (n, m).
-        tolerance: directions with σ below this fraction of the largest are noise, and dropped.
     """
     X, Y = _real("X", X), _real("Y", Y)
     if X.ndim != 2 or 0 in X.shape or X.shape != Y.shape:
         raise ArgumentError("X, Y", "one shape (n, m), vectors in columns", f"{X.shape} and {Y.shape}")
     U, sigma, Vt = np.linalg.svd(X, full_matrices=False)
-    kept = sigma > tolerance * sigma[0]
+    kept = sigma > NOISE * sigma[0]
     if not kept.any():
         raise ArgumentError("X", "a vector that is not zero", f"{X.shape[1]} zero columns")
     U, sigma, C = U[:, kept], sigma[kept], Y @ Vt[kept].T
@@ -240,9 +243,3 @@ def _real(name: str, value: Any) -> np.ndarray:
     if bad:
         raise ArgumentError(name, "finite numbers", f"{bad} of {array.size} NaN or infinite")
     return array
-
-
-def power_of_two(array: np.ndarray) -> float:
-    """The power of two just below the largest |entry|: dividing by it changes no bit of a mantissa."""
-    largest = float(np.abs(array).max(initial=0.0))
-    return float(2.0 ** np.floor(np.log2(largest))) if largest > 0.0 else 1.0

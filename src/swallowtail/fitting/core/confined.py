@@ -56,7 +56,7 @@ def grow_round(
 
     Args:
         A: symmetric, shape (n, n); overwritten.
-        label, count, size: as in `newton_rotations`; changed.
+        label, count, size: of `core.groups.Groups`; the first two are changed.
         n_rotations: at most this many.
         threshold, target, floor, least: as in `parallel_jacobi`.
 

@@ -4,14 +4,24 @@ A sequence needs no marks for its rounds. A round goes on for as long as the coo
 through others, are at most ``size``. A part of a valid round is valid. So cutting as late as possible gives the fewest
 rounds, and taking rotations out never adds one.
 
-Groups are two arrays: ``label`` (n,), the group of each coordinate, and ``count`` (n,), how many each group has.
+Compiled functions take the fields of `Groups` one by one, and change the first two where groups join.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from swallowtail.fitting.core.product import compiled
+
+
+class Groups(NamedTuple):
+    """Disjoint groups of coordinates, which join where a rotation brings them together."""
+
+    label: np.ndarray  # the group of each coordinate, shape: (n,)
+    sizes: np.ndarray  # how many each group has, shape: (n,)
+    size: int  # the most that one may have
 
 
 @compiled
@@ -35,16 +45,22 @@ def join(label: np.ndarray, count: np.ndarray, i: int, j: int, size: int) -> boo
     return True
 
 
-def apart(n: int) -> tuple[np.ndarray, np.ndarray]:
+def apart(n: int, size: int) -> Groups:
     """Every coordinate a group of its own."""
-    return np.arange(n), np.ones(n, np.int64)
+    return Groups(np.arange(n), np.ones(n, np.int64), size)
 
 
-def together(n: int) -> tuple[np.ndarray, np.ndarray]:
+def together(n: int) -> Groups:
     """All coordinates one group: any two may meet."""
     count = np.zeros(n, np.int64)
     count[0] = n
-    return np.zeros(n, np.int64), count
+    return Groups(np.zeros(n, np.int64), count, n)
+
+
+def joined(pairs: np.ndarray, n: int, size: int) -> Groups:
+    """The groups that ``pairs`` have made, as groups that may grow."""
+    label, sizes = meeting(pairs, n)
+    return Groups(label, sizes, size)
 
 
 @compiled

@@ -7,9 +7,8 @@ import numpy as np
 from swallowtail.fitting.core.growth import jacobi_angle
 from swallowtail.fitting.core.product import MATRIX, compiled, cosines, falling_order, inner, rows_to_basis
 
-PAIRS = (
-    10  # per coordinate may meet, those of the largest weights; MNIST's covariance ends 8 % worse if all may
-)
+# So many per coordinate may meet, those of the largest weights; MNIST's covariance ends 8 % worse if all may.
+PAIRS = 10
 PASSES = 40  # over the coordinates, each up to n² steps; who is left then is matched greedily
 SAMPLE = 64  # rows that show how large these are
 

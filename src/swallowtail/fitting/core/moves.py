@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from swallowtail.fitting.core.objectives import WORK_BETWEEN_REPORTS, Searched
+from swallowtail.fitting.core.objectives import WORK_BETWEEN_REPORTS
 from swallowtail.fitting.core.records import Callback
+from swallowtail.fitting.core.searched import Searched
 
 THRESHOLD = 0.1  # of the largest weight; 0.2 ends within 0.2° of it at n = 64
 THRESHOLDS = (0.05, 0.1, 0.2, 0.5, 1.0)  # cycles vary it: another threshold, other pairs
@@ -53,10 +54,8 @@ class Search:
 
     def another(self, budget: int | None = None) -> Search:
         """A search of its own on the same objective. It saves nothing, and reports this search's best."""
-        report, budget = self.tick("trial"), self.budget if budget is None else budget
-        return Search(
-            self.objective, budget, lambda *_: report(self.angles, self.value), None, self._iterations
-        )
+        budget = self.budget if budget is None else budget
+        return Search(self.objective, budget, lambda *_: self.report("trial"), None, self._iterations)
 
     def take(self, other: Search, stage: str) -> None:
         """The other's best product instead of this search's own."""
@@ -109,7 +108,7 @@ class Search:
             )
             if self.value <= goal or not len(angles):
                 break
-            self.tick("cycle")(angles, value)  # time may be up: the step that follows is long
+            self.report("cycle")  # time may be up: the step that follows is long
             count = max(1, self.budget // int(generator.choice(shares)))
             threshold, grow_first = float(generator.choice(THRESHOLDS)), bool(generator.integers(2))
             if index < early:
@@ -132,7 +131,7 @@ class Search:
                 return
             pairs, angles = self._prune(self.pairs, self.angles, len(self.angles) - count)
             angles, value = self.objective.polish(
-                pairs, angles, 2 * POLISH, POLISH_TOLERANCE, self.tick("shrink")
+                pairs, angles, 2 * POLISH, POLISH_TOLERANCE, lambda *_: self.report("shrink")
             )
             if value > goal:
                 return
@@ -160,7 +159,9 @@ class Search:
 
     def polished(self, pairs: np.ndarray, angles: np.ndarray, stage: str) -> tuple[np.ndarray, float]:
         """A product after a few iterations on all of its angles, and its objective."""
-        return self.objective.polish(pairs, angles, self._iterations, POLISH_TOLERANCE, self.tick(stage))
+        return self.objective.polish(
+            pairs, angles, self._iterations, POLISH_TOLERANCE, lambda *_: self.report(stage)
+        )
 
     def _prune(self, pairs: np.ndarray, angles: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Keep the ``count`` rotations whose removal would cost most."""
@@ -173,11 +174,9 @@ class Search:
         if value < self.value and len(angles) <= self.budget:
             self.pairs, self.angles, self.value = pairs, angles, value
             self.history.append((stage, len(angles), value))
-        self.tick(stage)(angles, value)
+        self.report(stage)
 
-    def tick(self, stage: str) -> Callable[[np.ndarray, float], None]:
-        def tick(angles: np.ndarray, value: float) -> None:
-            if self._callback is not None:
-                self._callback(stage, len(self.angles), self.value)
-
-        return tick
+    def report(self, stage: str) -> None:
+        """Tell the callback, which may raise to interrupt."""
+        if self._callback is not None:
+            self._callback(stage, len(self.angles), self.value)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from swallowtail.fitting.core.groups import join, may_meet
+from swallowtail.fitting.core.groups import Groups, join, may_meet
 from swallowtail.fitting.core.product import MATRIX, compiled, inlined, rotate_rows
 
 LONGEST_TURN = 0.5  # radians: beyond it a second-order promise is worth little
@@ -145,9 +145,7 @@ def newton_rotations(
     threshold: float,
     target: int,
     floor: float,
-    label: np.ndarray,
-    count: np.ndarray,
-    size: int,
+    groups: Groups,
     report: Callable[[], None] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Rotations to put between A and B of Q = A·B, layer by layer, by their promise to second order.
@@ -158,8 +156,7 @@ def newton_rotations(
         M, B: AᵀHA and B, shape (n, n); M is overwritten.
         layers: at most this many.
         n_rotations, threshold, target, floor: as in `core.growth.parallel_jacobi`.
-        label, count, size: the group of each coordinate, how many each group has, and the most it may have;
-            shape (n,), (n,). Groups that a rotation brings together are united; `core.groups.together` allows all.
+        groups: that rotations keep to; they are changed. `core.groups.together` allows all.
         report: called every now and then; it may raise to interrupt.
 
     Returns:
@@ -171,9 +168,9 @@ def newton_rotations(
         W = _product(M.astype(np.float32), single, report)
         rows = _row_sums(B, W, target, floor)
         first = _product((B * rows.slope).astype(np.float32), W.T, report)
-        weight, partner, turn = _turns(M, B, W, first, rows, label, count, size)
+        weight, partner, turn = _turns(M, B, W, first, rows, *groups)
         least = threshold * float(weight.max())
-        taken = take(np.argsort(-weight), weight, partner, least, left, label, count, size)
+        taken = take(np.argsort(-weight), weight, partner, least, left, *groups)
         if not len(taken):
             break
         pairs.append(np.stack([taken, partner[taken]], axis=1))

@@ -33,18 +33,20 @@ inner = njit(inner=True, nogil=True, fastmath=True, error_model="numpy")  # call
 inlined = njit(inner=True, inline="always", nogil=True, fastmath=True, error_model="numpy")
 
 
-def flat_pairs(wiring: Wiring) -> np.ndarray:  # shape: (K, 2)
-    """The pairs of all layers, Q₁ first."""
-    if isinstance(wiring, Pairs):
-        return wiring.indices.copy()
-    return np.concatenate([*wiring.layers(), np.zeros((0, 2), np.int64)])
+def power_of_two(array: np.ndarray) -> float:
+    """The power of two just below the largest |entry|: dividing by it changes no bit of a mantissa.
+
+    Taken out of a matrix first, because squares of entries near 1e±200 leave float64.
+    """
+    largest = float(np.abs(array).max(initial=0.0))
+    return float(2.0 ** np.floor(np.log2(largest))) if largest > 0.0 else 1.0
 
 
 def permuted(wiring: Butterfly, order: np.ndarray | None) -> Wiring:
     """The wiring on coordinates in another order: its position i is coordinate order[i]."""
     if order is None or np.array_equal(order, np.arange(wiring.n)):
         return wiring
-    return Pairs.from_flat(wiring.n, np.asarray(order, np.int64)[flat_pairs(wiring)], wiring.offsets)
+    return Pairs.from_flat(wiring.n, np.asarray(order, np.int64)[wiring.flat_pairs()], wiring.offsets)
 
 
 def layered(n: int, pairs: np.ndarray, angles: np.ndarray) -> tuple[Pairs, np.ndarray]:

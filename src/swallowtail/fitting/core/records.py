@@ -17,6 +17,22 @@ class Stop(Exception):
     """Raise it in a callback: the fit ends early and returns the best so far, as it does on Ctrl-C."""
 
 
+class Listener:
+    """A callback that remembers whether it ended a fit. Fitters catch what it raises, and no further one may begin."""
+
+    def __init__(self, callback: Callback | None) -> None:
+        self._callback, self.stopped = callback, False
+
+    def __call__(self, stage: str, n_rotations: int, objective: float) -> None:
+        if self._callback is None:
+            return
+        try:
+            self._callback(stage, n_rotations, objective)
+        except (Stop, KeyboardInterrupt):
+            self.stopped = True
+            raise
+
+
 class DenseFit(NamedTuple):
     """H ≈ Q diag(eigenvalues) Qᵀ, and how the fit got there."""
 

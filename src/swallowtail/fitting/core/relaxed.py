@@ -14,7 +14,6 @@ import math
 
 import numpy as np
 
-from swallowtail.fitting.core.product import flat_pairs
 from swallowtail.kernels.cpu.jit import njit
 from swallowtail.wiring import Wiring
 
@@ -24,7 +23,7 @@ compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc"
 
 def unsigned_pairs(wiring: Wiring) -> np.ndarray:  # shape: (K, 2), uint64
     """The pairs of all layers, Q₁ first, as the functions below take them."""
-    return flat_pairs(wiring).astype(np.uint64)
+    return wiring.flat_pairs().astype(np.uint64)
 
 
 @compiled

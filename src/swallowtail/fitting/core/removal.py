@@ -96,9 +96,8 @@ def _losses(
                 d[k - t * w], S[k, k - t * w], awake[k] = V[k, k - t * w], 1.0, True
             for q in range(K - 1, -1, -1):
                 i, j, cq, sq = pairs[q, 0], pairs[q, 1], c[q], s[q]
-                if not (
-                    awake[i] or awake[j]
-                ):  # S is zero there: nothing in this tile depends on the rotation
+                # S is zero there: nothing in this tile depends on the rotation.
+                if not (awake[i] or awake[j]):
                     for r in range(w):
                         a, b = V[i, r], V[j, r]
                         V[i, r], V[j, r] = cq * a - sq * b, sq * a + cq * b

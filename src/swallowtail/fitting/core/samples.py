@@ -11,7 +11,7 @@ import torch
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.records import Stop
-from swallowtail.products import as_product
+from swallowtail.products import as_float64, as_product
 
 SAMPLES_PER_DIMENSION = 32  # m = 32 n samples: half as many cost up to half a degree at n = 64
 _BLOCK = 1 << 21  # numbers in one call of the product function
@@ -22,7 +22,7 @@ Inputs = Callable[[int, np.random.Generator], np.ndarray]  # (m, generator) ↦ 
 def as_rows(name: str, value: Any) -> np.ndarray:  # shape: (m, n), float64
     """Columns (n, m), or one vector (n,), as contiguous rows of finite numbers."""
     if type(value) is not np.ndarray or value.dtype != np.float64:
-        value = checks.as_tensor(name, value).detach().to("cpu", torch.float64).numpy()
+        value = as_float64(name, value)
     if value.ndim not in (1, 2):
         raise ArgumentError(name, "columns (n, m) or one vector (n,)", f"shape {value.shape}")
     rows = np.ascontiguousarray(value.T if value.ndim == 2 else value[None])

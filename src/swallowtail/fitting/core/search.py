@@ -26,8 +26,8 @@ from swallowtail.fitting.core.moves import (
     Search,
     State,
 )
-from swallowtail.fitting.core.objectives import Searched
 from swallowtail.fitting.core.records import Callback, Stop
+from swallowtail.fitting.core.searched import Searched
 
 STAGES = ("build", "polish", "trial", "cycle", "shrink", "finish")
 MANY = 40  # cycles are worth trials; with 13 or 23 they gain 2 % of the error and take a tenth more time
@@ -74,7 +74,7 @@ def search_pairs(
     try:
         if stage <= STAGES.index("build"):
             within = plan or Plan().limited(objective.n)
-            build(search, objective, max(goal, objective.rounding), within, resume)
+            build(search, max(goal, objective.rounding), within, resume)
             grow_few(search, max(goal, objective.rounding))
         if stage <= STAGES.index("polish") and cycles:  # without cycles the finish follows at once
             search.mark("polish")
@@ -99,17 +99,17 @@ def search_pairs(
 
 def _try(search: Search, others: tuple[Plan, ...], cycles: int, seed: int, early: int, first: int) -> None:
     """Cycles for what was built and for other buildings; the best goes on."""
-    objective = search.objective
+    rounding = search.objective.rounding
     for index in range(first, 1 + len(others)):
         search.mark("trial", index=index)
         trial = search.another()
         try:
             if index:
-                build(trial, objective, objective.rounding, others[index - 1], None)
+                build(trial, rounding, others[index - 1], None)
                 trial.polish(3 * POLISH, POLISH_TOLERANCE)
             else:
                 trial.pairs, trial.angles, trial.value = search.pairs, search.angles, search.value
-            trial.cycle(cycles, seed + index, objective.rounding, None, early)
+            trial.cycle(cycles, seed + index, rounding, None, early)
         finally:
             if trial.value < search.value:
                 search.take(trial, "trial")

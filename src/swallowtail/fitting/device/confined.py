@@ -8,13 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from swallowtail.fitting.core.groups import apart
+from swallowtail.fitting.core.groups import Groups, apart
 from swallowtail.fitting.core.newton import take
-from swallowtail.fitting.core.objectives import Report
-from swallowtail.fitting.device.growth import Groups, Residual, largest, turn
-from swallowtail.fitting.device.newton import newton_layers
-from swallowtail.fitting.device.objective import LARGEST_THRESHOLD, DeviceObjective
-from swallowtail.fitting.device.walks import conjugated
+from swallowtail.fitting.device.growth import Residual, largest, turn
+from swallowtail.fitting.device.objective import DeviceObjective
 from swallowtail.fitting.methods.grouped import Confined
 
 
@@ -29,23 +26,23 @@ class DeviceConfined(Confined, DeviceObjective):
 
     def grow(self, A: Any, count: int, threshold: float, enough: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """One round with its share of the rotations."""
-        return self.grow_round(A, min(count, self.share), 0.0, *apart(self.n))
+        return self.grow_round(A, min(count, self.share), 0.0, apart(self.n, self.size))
 
     def begin(self, A: Any, start: str, count: int, enough: int) -> tuple[np.ndarray, np.ndarray]:
-        return self.grow_round(A, count, 0.0, *apart(self.n))
+        return self.grow_round(A, count, 0.0, apart(self.n, self.size))
 
     def grow_round(
-        self, A: Residual, count: int, threshold: float, label: np.ndarray, sizes: np.ndarray
+        self, A: Residual, count: int, threshold: float, groups: Groups
     ) -> tuple[np.ndarray, np.ndarray]:
         pairs, k = [np.zeros((0, 2), np.int64)], 0
         tangents = [torch.zeros(0, dtype=torch.float64, device=A.rest.device)]
         while k < count:
-            entry, partner = largest(A.rest, Groups(label, sizes, self.size))
+            entry, partner = largest(A.rest, groups)
             weight = np.maximum(entry, 0.0) ** 2
             if not weight.max() > self._least:
                 break
             least = max(threshold * float(weight.max()), self._least)
-            i = take(np.argsort(-weight), weight, partner, least, count - k, label, sizes, self.size)
+            i = take(np.argsort(-weight), weight, partner, least, count - k, *groups)
             if not len(i):
                 break
             chosen = np.sort(np.stack([i, partner[i]], 1), axis=1)
@@ -53,29 +50,3 @@ class DeviceConfined(Confined, DeviceObjective):
             pairs.append(chosen)
             k += len(chosen)
         return np.concatenate(pairs), np.arctan(torch.cat(tangents).cpu().numpy())
-
-    def regrow(
-        self,
-        pairs: np.ndarray,
-        angles: np.ndarray,
-        count: int,
-        threshold: float,
-        generator: np.random.Generator | None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        return super().regrow(pairs, angles, count, min(threshold, LARGEST_THRESHOLD), generator)
-
-    def newton(
-        self,
-        pairs: np.ndarray,
-        angles: np.ndarray,
-        at: int,
-        count: int,
-        layers: int,
-        threshold: float,
-        groups: tuple[np.ndarray, np.ndarray, int],
-        report: Report | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        if report is not None:
-            report()
-        M, B = conjugated(self.H, pairs[:at], angles[:at]), self.product(pairs[at:], angles[at:])
-        return newton_layers(M, B, count, layers, threshold, Groups(*groups))

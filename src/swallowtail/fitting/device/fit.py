@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from swallowtail.fitting.core.build import WORK
-from swallowtail.fitting.core.product import flat_pairs, layered
+from swallowtail.fitting.core.product import layered
 from swallowtail.fitting.core.records import Callback, DenseFit
 from swallowtail.fitting.core.search import search_pairs
 from swallowtail.fitting.device.confined import DeviceConfined
@@ -32,7 +32,7 @@ class DeviceFit(NamedTuple):
     def product(self, X: Tensor) -> Tensor:  # shape: (n, k)
         """Q D Qᵀ X, in the precision of the objective."""
         wiring, angles, d = self.found.wiring, self.found.angles, torch.from_numpy(self.found.eigenvalues)
-        steps = Steps.of(wiring.n, flat_pairs(wiring), X.device)
+        steps = Steps.of(wiring.n, wiring.flat_pairs(), X.device)
         c, s = steps.coefficients(angles, X.dtype)
         Y = X.clone(memory_format=torch.contiguous_format)
         rotate(Y, steps, c, s)

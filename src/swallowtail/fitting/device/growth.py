@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from swallowtail.fitting.core.groups import Groups
 from swallowtail.fitting.core.product import compiled
 from swallowtail.fitting.device.walks import by_kernels
 
@@ -122,24 +123,17 @@ def favour(i: Tensor, j: Tensor) -> Tensor:
     return 1.0 + (mixed & 65535).double() * (TIES / 65536.0)
 
 
-class Groups(NamedTuple):
-    """The group of each coordinate, how many each group has, shape (n,), and the most one may have: `core.groups`."""
-
-    label: np.ndarray
-    sizes: np.ndarray
-    size: int
-
-    def on(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Each coordinate's label, and how many its group has, int32."""
-        both = np.stack([self.label, self.sizes[self.label]]).astype(np.int32)
-        label, held = torch.from_numpy(both).to(device)
-        return label, held
+def sent_groups(groups: Groups, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Each coordinate's label, and how many its group has, int32."""
+    both = np.stack([groups.label, groups.sizes[groups.label]]).astype(np.int32)
+    label, held = torch.from_numpy(both).to(device)
+    return label, held
 
 
 def largest(rest: Tensor, groups: Groups | None = None) -> tuple[np.ndarray, np.ndarray]:  # shape: (n,) each
     """The largest |entry| of every row, and its column; see `favour` for ties. With groups, of those that may meet."""
     n = len(rest)
-    label, held = (None, None) if groups is None else groups.on(rest.device)
+    label, held = (None, None) if groups is None else sent_groups(groups, rest.device)
     if by_kernels(rest):
         from swallowtail.fitting.device.kernels import largest_kernel
 

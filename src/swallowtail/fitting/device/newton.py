@@ -6,8 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from swallowtail.fitting.core.groups import Groups
 from swallowtail.fitting.core.newton import CANDIDATES, LONGEST_TURN, take
-from swallowtail.fitting.device.growth import ROWS, Groups, disjoint, may_meet
+from swallowtail.fitting.device.growth import ROWS, disjoint, may_meet, sent_groups
 from swallowtail.fitting.device.walks import conjugated
 
 
@@ -17,7 +18,7 @@ def newton_layers(
     """`core.newton.newton_rotations` on the device, for the target "matrix".
 
     Args:
-        M, B: AᵀHA and B of Q = A·B, shape (n, n); M is overwritten.
+        M, B: AᵀHA and B of Q = A·B, shape (n, n).
         n_rotations, layers, threshold: as there.
         groups: all may meet without; else they are united where a rotation brings them together.
     """
@@ -50,7 +51,7 @@ def _newton_turns(M: Tensor, B: Tensor, groups: Groups | None) -> tuple[Tensor, 
     rows, steep = torch.arange(len(M), device=M.device), B * slope
     parts = []
     for piece in rows.split(ROWS):
-        allowed = None if groups is None else may_meet(piece, *groups.on(M.device), groups.size)
+        allowed = None if groups is None else may_meet(piece, *sent_groups(groups, M.device), groups.size)
         parts.append(_turns_of(piece, M, B, W, steep, slope, *sums, allowed))
     weight, partner, turn = (torch.cat([part[k] for part in parts]) for k in range(3))
     return weight, partner, turn

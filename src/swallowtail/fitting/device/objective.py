@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from swallowtail.fitting.core.curvature import LEAST
+from swallowtail.fitting.core.groups import Groups
 from swallowtail.fitting.core.matching import least_weight, sampled
-from swallowtail.fitting.core.objectives import NEWTON_SHARE, Objective, Report, Searched, place
-from swallowtail.fitting.core.product import MATRIX
+from swallowtail.fitting.core.objectives import Objective
+from swallowtail.fitting.core.product import MATRIX, power_of_two
+from swallowtail.fitting.core.searched import Diagonalised, Report
 from swallowtail.fitting.device.growth import Residual, grow_layers, grow_matching
 from swallowtail.fitting.device.newton import newton_layers
 from swallowtail.fitting.device.polish import Evaluate, lbfgs
@@ -20,12 +22,11 @@ from swallowtail.fitting.device.walks import DERIVATIVES, GRADIENT, Steps, conju
 
 # A squared relative error that is rounding, by the precision of the entries.
 ROUNDING = {torch.float32: 1e-11, torch.float64: 1e-15}
-LARGEST_THRESHOLD = (
-    0.2  # of regrowth: at 1, a layer is one rotation, and a layer takes 0.2 ms whatever it has
-)
+# For regrowth: at 1, a layer is one rotation, and a layer takes 0.2 ms whatever it has.
+LARGEST_THRESHOLD = 0.2
 
 
-class DeviceObjective(Searched):
+class DeviceObjective(Diagonalised):
     """The target "matrix" on one symmetric matrix, where it lies.
 
     Entries and products have H's precision, float32 or float64. Sums over columns are float64.
@@ -37,8 +38,7 @@ class DeviceObjective(Searched):
     starts = Objective.starts
 
     def __init__(self, H: Tensor) -> None:
-        largest = max(float(H.max()), -float(H.min()))
-        self.scale = float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
+        self.scale = power_of_two(np.array([float(H.max()), float(H.min())]))
         self.H = H if self.scale == 1.0 else H / self.scale
         self.n, self.target = len(H), MATRIX
         self.norm2 = float(torch.linalg.vector_norm(self.H, dtype=torch.float64)) ** 2 or 1.0
@@ -61,16 +61,22 @@ class DeviceObjective(Searched):
         weights = A.rest[torch.from_numpy(sampled(self.n)).to(A.rest.device)].double() ** 2
         return grow_matching(A, count, max(self._least, least_weight(weights.cpu().numpy())))
 
-    def in_front(
-        self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float, report: Report
+    def newton(
+        self,
+        pairs: np.ndarray,
+        angles: np.ndarray,
+        at: int,
+        count: int,
+        layers: int,
+        threshold: float,
+        groups: Groups | None = None,
+        report: Report | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        report()
-        return newton_layers(self.H, self.product(pairs, angles), count, 1, threshold)
-
-    def behind(
-        self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        return self.grow(self.residual(pairs, angles), count, threshold)
+        if report is not None:
+            report()
+        M = conjugated(self.H, pairs[:at], angles[:at]) if at else self.H
+        B = self.product(pairs[at:], angles[at:])
+        return newton_layers(M, B, count, layers, threshold, groups)
 
     def regrow(
         self,
@@ -80,17 +86,7 @@ class DeviceObjective(Searched):
         threshold: float,
         generator: np.random.Generator | None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        at, threshold = place(len(pairs), generator), min(threshold, LARGEST_THRESHOLD)
-        if at < len(pairs):
-            M, B = conjugated(self.H, pairs[:at], angles[:at]), self.product(pairs[at:], angles[at:])
-            layers = max(1, int(NEWTON_SHARE * len(pairs) / self.n**2))
-            more, by = newton_layers(M, B, count, layers, threshold)
-            pairs = np.concatenate([pairs[:at], more, pairs[at:]])
-            angles, count = np.concatenate([angles[:at], by, angles[at:]]), count - len(by)
-        if count > 0:
-            more, by = self.behind(pairs, angles, count, threshold)
-            pairs, angles = np.concatenate([pairs, more]), np.concatenate([angles, by])
-        return pairs, angles
+        return super().regrow(pairs, angles, count, min(threshold, LARGEST_THRESHOLD), generator)
 
     def product(self, pairs: np.ndarray, angles: np.ndarray) -> Tensor:  # shape: (n, n)
         """Q itself."""

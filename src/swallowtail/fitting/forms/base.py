@@ -52,22 +52,18 @@ class Forms(ABC):
 
     def order(self) -> list[str]:
         """The forms to try."""
-        request = self.request
-        family = self.job.family
-        if family is not None and request.method == "auto":
-            fixed = request.wiring == "auto" and family.butterfly and 1 < self.n <= LARGEST_BUTTERFLY
-            return (
-                ["recovery", "hybrid", "butterfly"]
-                if fixed and self.may_recover()
-                else ["hybrid", "butterfly"][: 1 + bool(fixed)]
-            )
+        request, family = self.request, self.job.family
         if request.method != "auto":
             return [request.method if request.method != "products" else "pairs"]
+        recovery = ["recovery"] if self.may_recover() else []
+        if family is not None:
+            fixed = request.wiring == "auto" and family.butterfly and 1 < self.n <= LARGEST_BUTTERFLY
+            return [*recovery, "hybrid", "butterfly"] if fixed else ["hybrid"]
         if request.wiring in CHOSEN:
             return ["pairs"]
         if request.wiring != "auto":
-            return ["recovery", "butterfly"] if self.may_recover() else ["butterfly"]
-        forms = ["recovery", "pairs"] if self.may_recover() else ["pairs"]
+            return [*recovery, "butterfly"]
+        forms = [*recovery, "pairs"]
         fits = Butterfly(self.n, request.depth).n_rotations <= self.job.budget
         slow = request.effort == "quick" or request.target_angle is not None
         if fits and not slow and 1 < self.n <= LARGEST_BUTTERFLY:

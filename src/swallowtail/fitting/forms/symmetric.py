@@ -28,9 +28,8 @@ from swallowtail.metrics import error_angle
 from swallowtail.operators import HybridOperator, Rotation, SymmetricOperator
 from swallowtail.wiring import Butterfly, Wiring
 
-CONTENDERS = (
-    3  # members of the family with least error, whose angles are compared, beside those without rotations
-)
+# Members of the family with least error, whose angles are compared, beside those without rotations.
+CONTENDERS = 3
 TRIES = 6  # fits to reach a target angle; one or two do
 
 

@@ -15,7 +15,7 @@ from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.alignment import Alignment
 from swallowtail.fitting.core.objectives import Objective, Smooth
 from swallowtail.fitting.core.order import jacobi_angles, learned_order
-from swallowtail.fitting.core.product import MATRIX, conjugate, flat_pairs, permuted
+from swallowtail.fitting.core.product import MATRIX, conjugate, permuted
 from swallowtail.fitting.core.records import AlignedFit, Callback, DenseFit, Stop
 from swallowtail.fitting.core.trace import sweep_layers
 from swallowtail.fitting.methods.recovery import recover_rotation, recover_symmetric
@@ -73,7 +73,7 @@ def fit_butterfly(
     objective = Objective(H, target)
     order = learned_order(H) if isinstance(order, str) and order == "learn" else _checked(order, len(H))
     wiring = permuted(Butterfly(objective.n, depth, reverse=reverse), order)
-    pairs = flat_pairs(wiring)
+    pairs = wiring.flat_pairs()
     generator = np.random.default_rng(seed)
     recovered = _recovered(objective, depth, reverse, order)
     starts = round(STARTS * min(1.0, EFFORTS[effort])) if starts is None else starts
@@ -163,7 +163,7 @@ def align_butterfly(
     >>> align_butterfly(np.array([[0.6, -0.8], [0.8, 0.6]]), Butterfly(2)).angles.round(6).tolist()
     [0.927295]
     """
-    objective, pairs = Alignment(R), flat_pairs(wiring)
+    objective, pairs = Alignment(R), wiring.flat_pairs()
     generator = np.random.default_rng(seed)
     if starts is None:
         one = 10.0 * objective.n * max(len(pairs), 1) * (SWEEPS + SCOUT)

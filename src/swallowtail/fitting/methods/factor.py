@@ -149,7 +149,7 @@ class _Search:
             self._take("grow", growth.pairs[: growth.used], growth.angles[: growth.used], value)
         self._tick("grow")
 
-    def polish(self, iterations: int, tolerance: float) -> None:
+    def polish(self, iterations: int) -> None:
         """L-BFGS on the angles of the best product."""
         pairs, start = self.pairs, self.value
         if start <= EXACT or not len(pairs):
@@ -162,7 +162,7 @@ class _Search:
             self._tick("polish")
             return value / start, gradient * (-1.0 / (self.norm2 * start))
 
-        options = {"maxiter": iterations, "ftol": tolerance, "gtol": 0.0, "maxcor": CORRECTIONS}
+        options = {"maxiter": iterations, "ftol": TOLERANCE, "gtol": 0.0, "maxcor": CORRECTIONS}
         scipy.optimize.minimize(objective, self.angles, jac=True, method="L-BFGS-B", options=options)
 
     def result(self) -> DenseFit:
@@ -191,7 +191,6 @@ def fit_factor(
     n_rotations: int,
     *,
     iterations: int = POLISH,
-    tolerance: float = TOLERANCE,
     seed: int = 0,
     callback: Callback | None = None,
 ) -> DenseFit:
@@ -201,7 +200,6 @@ def fit_factor(
         factor: the matrix; O(nr) numbers.
         n_rotations: the budget K; fewer are used when the matrix is diagonal before that.
         iterations: of the polish; each costs one or two O(rK) gradients.
-        tolerance: the polish stops when an iteration gains less than this fraction of where it began.
         seed: of the cuts between clusters.
         callback: called as callback(stage, K, best objective so far), stages "grow" and "polish"; may raise
             `Stop` or KeyboardInterrupt, and the best so far is returned.
@@ -218,7 +216,7 @@ def fit_factor(
     try:
         for share in SHARES if n_rotations else ():
             search.grow(share, seed)
-        search.polish(iterations, tolerance)
+        search.polish(iterations)
     except (Stop, KeyboardInterrupt):
         pass
     fit = search.result()

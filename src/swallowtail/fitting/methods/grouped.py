@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 
 from swallowtail.fitting.core.confined import cluster, grow_clusters, grow_round
-from swallowtail.fitting.core.groups import apart, meeting, round_starts
+from swallowtail.fitting.core.groups import Groups, apart, joined, meeting, round_starts
 from swallowtail.fitting.core.moves import State
-from swallowtail.fitting.core.objectives import NEWTON_SHARE, Objective, Report, Searched, place
+from swallowtail.fitting.core.objectives import Objective
 from swallowtail.fitting.core.product import MATRIX, layered
 from swallowtail.fitting.core.records import Callback, DenseFit
 from swallowtail.fitting.core.search import search_pairs
+from swallowtail.fitting.core.searched import Diagonalised, Report
 from swallowtail.fitting.methods.pairs import EFFORTS, default_cycles
 from swallowtail.wiring import Grouped
 
@@ -66,8 +67,9 @@ def fit_grouped(
     n = len(H)
     goal = -np.inf if target_error is None or target != "matrix" else target_error**2
     plan = EFFORTS[effort].plan
+    objective = ConfinedObjective(H, target, n_rotations, size, n_rounds)
     best = search_pairs(
-        ConfinedObjective(H, target, n_rotations, size, n_rounds),
+        objective,
         n_rotations,
         cycles=default_cycles(n, n_rotations, effort) if cycles is None else cycles,
         finish=EFFORTS[effort].finish if finish is None else finish,
@@ -80,7 +82,7 @@ def fit_grouped(
         plan=plan.limited(n) if steps is None else plan.of(steps),
     )
     wiring, angles = in_rounds(n, best.pairs, best.angles, size)
-    d = Objective(H, target).eigenvalues(best.pairs, best.angles)
+    d = objective.eigenvalues(best.pairs, best.angles)
     return DenseFit(wiring, angles, d, best.history)
 
 
@@ -100,7 +102,7 @@ def in_rounds(n: int, pairs: np.ndarray, angles: np.ndarray, size: int) -> tuple
     return wiring, angles[np.concatenate(listed)[order]]
 
 
-class Confined(Searched):
+class Confined(Diagonalised):
     """An objective whose new rotations keep the sequence in ``n_rounds`` rounds of groups of at most ``size``.
 
     What is common to matrices here (`ConfinedObjective`) and on a device (`device.confined`).
@@ -121,66 +123,31 @@ class Confined(Searched):
 
     @abstractmethod
     def grow_round(
-        self, A: Any, count: int, threshold: float, label: np.ndarray, sizes: np.ndarray
+        self, A: Any, count: int, threshold: float, groups: Groups
     ) -> tuple[np.ndarray, np.ndarray]:
         """Rotations on the residual A, which they change, in groups that grow from those given."""
-
-    @abstractmethod
-    def newton(
-        self,
-        pairs: np.ndarray,
-        angles: np.ndarray,
-        at: int,
-        count: int,
-        layers: int,
-        threshold: float,
-        groups: tuple[np.ndarray, np.ndarray, int],
-        report: Report | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """As `Objective.newton`."""
 
     def in_front(
         self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float, report: Report
     ) -> tuple[np.ndarray, np.ndarray]:
-        groups = (*self._groups(pairs, 0), self.size)
-        return self.newton(pairs, angles, 0, count, 1, threshold, groups, report)
+        return self.newton(pairs, angles, 0, count, 1, threshold, self._groups(pairs, 0), report)
 
     def behind(
         self, pairs: np.ndarray, angles: np.ndarray, count: int, threshold: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        return self.grow_round(self.residual(pairs, angles), count, threshold, *self._groups(pairs, -1))
+        return self.grow_round(self.residual(pairs, angles), count, threshold, self._groups(pairs, -1))
 
-    def _groups(self, pairs: np.ndarray, which: int) -> tuple[np.ndarray, np.ndarray]:
+    def _groups(self, pairs: np.ndarray, which: int) -> Groups:
         """What new rotations may join outside a round: a round of their own, or its groups if there are too many."""
         starts = round_starts(pairs, self.n, self.size)
         if len(starts) <= self.n_rounds:
-            return apart(self.n)
+            return apart(self.n, self.size)
         here = slice(starts[0], starts[1]) if which == 0 else slice(starts[-2], starts[-1])
-        return meeting(pairs[here], self.n)
+        return joined(pairs[here], self.n, self.size)
 
-    def regrow(
-        self,
-        pairs: np.ndarray,
-        angles: np.ndarray,
-        count: int,
-        threshold: float,
-        generator: np.random.Generator | None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        at = place(len(pairs), generator)
-        if at < len(pairs):
-            pairs, angles, groups = self._opened(pairs, angles, at)
-            layers = max(1, int(NEWTON_SHARE * len(pairs) / self.n**2))
-            more, by = self.newton(pairs, angles, at, count, layers, threshold, (*groups, self.size))
-            pairs = np.concatenate([pairs[:at], more, pairs[at:]])
-            angles, count = np.concatenate([angles[:at], by, angles[at:]]), count - len(by)
-        if count > 0:
-            more, by = self.behind(pairs, angles, count, threshold)
-            pairs, angles = np.concatenate([pairs, more]), np.concatenate([angles, by])
-        return pairs, angles
-
-    def _opened(
+    def opened(
         self, pairs: np.ndarray, angles: np.ndarray, at: int
-    ) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    ) -> tuple[np.ndarray, np.ndarray, Groups | None]:
         """The sequence with the round at ``at`` in the order of its layers, and the groups new rotations may join.
 
         In that order a place inside a round is inside all of its groups.
@@ -192,7 +159,9 @@ class Confined(Searched):
         pairs, angles = pairs.copy(), angles.copy()
         pairs[here], angles[here] = wiring.indices, turned
         parted = len(starts) + 1  # rounds, if new ones stand between: theirs, and this one in two
-        return pairs, angles, apart(self.n) if parted <= self.n_rounds else meeting(wiring.indices, self.n)
+        if parted <= self.n_rounds:
+            return pairs, angles, apart(self.n, self.size)
+        return pairs, angles, joined(wiring.indices, self.n, self.size)
 
 
 class ConfinedObjective(Confined, Objective):
@@ -218,15 +187,13 @@ class ConfinedObjective(Confined, Objective):
 
     def begin(self, A: np.ndarray, start: str, count: int, enough: int) -> tuple[np.ndarray, np.ndarray]:
         if start == "pairs":
-            return self.grow_round(A, count, 0.0, *apart(self.n))
-        label, sizes = apart(self.n)
+            return self.grow_round(A, count, 0.0, apart(self.n, self.size))
+        label, sizes, _ = apart(self.n, self.size)
         q = 1.0 if self.target == MATRIX else 1.0 / np.sqrt(np.maximum(np.diagonal(A), self.floor))
         cluster((A * q * np.reshape(q, (-1, 1))) ** 2, self.size, label, sizes)
         return grow_clusters(A, label, count, self.target, self.floor, self._least)
 
     def grow_round(
-        self, A: np.ndarray, count: int, threshold: float, label: np.ndarray, sizes: np.ndarray
+        self, A: np.ndarray, count: int, threshold: float, groups: Groups
     ) -> tuple[np.ndarray, np.ndarray]:
-        return grow_round(A, label, sizes, self.size, count, threshold, self.target, self.floor, self._least)
-
-    newton = Objective.newton
+        return grow_round(A, *groups, count, threshold, self.target, self.floor, self._least)

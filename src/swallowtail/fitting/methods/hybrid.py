@@ -21,8 +21,8 @@ from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.build import FEWEST
 from swallowtail.fitting.core.moves import FINISH
-from swallowtail.fitting.core.product import conjugate, flat_pairs
-from swallowtail.fitting.core.records import Callback, DenseFit, History, Stop
+from swallowtail.fitting.core.product import conjugate, power_of_two
+from swallowtail.fitting.core.records import Callback, DenseFit, History, Listener, Stop
 from swallowtail.fitting.methods.low_rank import LowRank, cut, diagonal_low_rank
 from swallowtail.fitting.methods.pairs import default_cycles, fit_pairs
 from swallowtail.wiring import Pairs
@@ -102,9 +102,7 @@ def fit_hybrid(
     most = len(plan.rotations) - 1
     if rank is not None and checks.integer("rank", rank, at_least=0) > most:
         raise ArgumentError("rank", f"at most {most}, as the budget pays for", rank, "try a larger budget")
-    largest = float(np.abs(H).max(initial=0.0))
-    # Taken out, because squares of entries near 1e±200 leave float64.
-    scale = float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
+    scale = power_of_two(H)
     turns = _Turns(H / scale, seed, callback)
     if rank is None:
         turns.without_rotations(plan)
@@ -130,7 +128,7 @@ def _worth_long_turns(turns: _Turns, plan: Plan) -> list[int]:
     """The best two ranks by what scouts reach and cycles should add; the second only if it is close."""
     expected: dict[int, float] = {}
     for r in scouted_ranks(len(turns.H), len(plan.rotations) - 1):
-        if turns.stopped:
+        if turns.listener.stopped:
             return []
         share = plan.rotations[r] / max(plan.rotations[0], 1)
         expected[r] = turns.scout(plan.rotations[r], r) ** 0.5 * (1 - CYCLES_GAIN * share)
@@ -145,10 +143,9 @@ class _Turns:
     """The members found so far, by kind, and the turns that look for better ones."""
 
     def __init__(self, H: np.ndarray, seed: int, callback: Callback | None) -> None:
-        self.H, self.seed, self._callback = H, seed, callback
+        self.H, self.seed, self.listener = H, seed, Listener(callback)
         self.norm2 = float(np.vdot(H, H)) or 1.0
         self.found: dict[str, HybridFit] = {}
-        self.stopped = False
         self._values, self._vectors = np.linalg.eigh(H)
 
     def without_rotations(self, plan: Plan) -> None:
@@ -157,7 +154,7 @@ class _Turns:
         most = len(plan.rotations) - 1
         start = cut(self._values, self._vectors, most)
         with contextlib.suppress(Stop, KeyboardInterrupt):
-            pulse = lambda: self._watched("terms", 0, self.found["c·I"].value)
+            pulse = lambda: self.listener("terms", 0, self.found["c·I"].value)
             self._keep_form("diagonal", diagonal_low_rank(self.H, most, start, pulse=pulse))
 
     def _keep_form(self, name: str, form: LowRank) -> None:
@@ -189,7 +186,7 @@ class _Turns:
         basis, weights = (start.V, start.w) if scout is None else (scout.basis, scout.weights)
         best, iterations = np.inf, FINISH if finish is None else finish
         for index, count in enumerate(cycles):
-            if self.stopped and index:
+            if self.listener.stopped and index:
                 break
             rest = self.H - (basis * weights) @ basis.T
             fit = fit_pairs(
@@ -197,7 +194,7 @@ class _Turns:
                 n_rotations,
                 cycles=count,
                 seed=self.seed + index,
-                callback=self._watched,
+                callback=self.listener,
                 finish=iterations,
                 steps=steps,
             )
@@ -221,16 +218,6 @@ class _Turns:
             history = [] if before is None else before.history
             self.found[name] = fit._replace(history=[*history, *fit.history])
 
-    def _watched(self, stage: str, n_rotations: int, objective: float) -> None:
-        """`fit_pairs` catches what a callback raises; no further turn should begin then."""
-        if self._callback is None:
-            return
-        try:
-            self._callback(stage, n_rotations, objective)
-        except (Stop, KeyboardInterrupt):
-            self.stopped = True
-            raise
-
 
 def _strongest(A: np.ndarray, rank: int, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The ``rank`` eigenvectors of A whose eigenvalues are largest in magnitude, and these."""
@@ -251,5 +238,5 @@ def _scaled(fit: HybridFit, scale: float) -> HybridFit:
 
 def _dense(fit: DenseFit) -> np.ndarray:  # shape: (n, n)
     """Q D Qᵀ: conjugating D by the rotations backwards, with their angles turned."""
-    pairs = flat_pairs(fit.wiring)
+    pairs = fit.wiring.flat_pairs()
     return conjugate(np.diag(fit.eigenvalues), np.ascontiguousarray(pairs[::-1]), -fit.angles[::-1])

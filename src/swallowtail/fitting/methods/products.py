@@ -18,12 +18,12 @@ from swallowtail.fitting.core.completion import (
     Product,
     complete,
     orthonormal_samples,
-    power_of_two,
     probe,
 )
 from swallowtail.fitting.core.factor import Factor
 from swallowtail.fitting.core.lanczos import Values, function_of_completion
-from swallowtail.fitting.core.records import Callback, DenseFit, History
+from swallowtail.fitting.core.product import power_of_two
+from swallowtail.fitting.core.records import Callback, DenseFit, History, Listener
 from swallowtail.fitting.methods.factor import fit_factor
 from swallowtail.fitting.methods.pairs import fit_pairs
 from swallowtail.wiring import Wiring
@@ -99,19 +99,11 @@ def _fit(
     factor = completion.factor
     scale = power_of_two(np.append(factor.weights, factor.shift))
     factor = Factor(factor.shift / scale, factor.basis, factor.weights / scale)
-    stopped: list[bool] = []  # the routes catch what a callback raises; no further one should begin then
-
-    def watched(stage: str, done: int, objective: float) -> None:
-        stopped.append(True)
-        if callback is not None:
-            callback(stage, done, objective)
-        stopped.clear()
-
-    fits: list[DenseFit] = []
+    fits, listener = list[DenseFit](), Listener(callback)
     if n > DENSE or 2 * len(factor.weights) <= n:
-        fits.append(fit_factor(factor, n_rotations, seed=seed, callback=watched))
-    if n <= DENSE and not stopped:
-        fits.append(fit_pairs(factor.dense(), n_rotations, seed=seed, callback=watched))
+        fits.append(fit_factor(factor, n_rotations, seed=seed, callback=listener))
+    if n <= DENSE and not listener.stopped:
+        fits.append(fit_pairs(factor.dense(), n_rotations, seed=seed, callback=listener))
     best = min(fits, key=lambda fit: fit.history[-1][2])
     about = (best.history, probes.X.shape[1], probes.asymmetry, completion, source)
     return ProductFit(best.wiring, best.angles, best.eigenvalues * scale, *about)

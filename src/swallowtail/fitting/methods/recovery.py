@@ -24,14 +24,12 @@ import numpy as np
 import scipy
 
 from swallowtail.errors import ArgumentError
-from swallowtail.fitting.core.objectives import Objective
-from swallowtail.fitting.core.product import flat_pairs
+from swallowtail.fitting.core.objectives import EXACT, Objective
 from swallowtail.fitting.core.records import DenseFit, Stop
 from swallowtail.wiring import Butterfly
 
 CONNECTED = 1e-12  # entries below this, relative to the largest of H, are rounding and connect nothing
 DENSE = 128  # the dense eigensolver up to this size, Lanczos beyond
-EXACT = 1e-15  # a squared relative error that is rounding
 
 
 class RotationFit(NamedTuple):
@@ -85,7 +83,7 @@ def recover_symmetric(
         polish = 0
     if reverse:
         theta = theta[:, order]
-    pairs = flat_pairs(wiring)
+    pairs = wiring.flat_pairs()
     layer_of = np.repeat(np.arange(wiring.n_layers), np.diff(wiring.offsets))
     angles = theta[layer_of, pairs[:, 0]]
     value, _ = objective(pairs, angles)
@@ -132,7 +130,7 @@ def recover_rotation(R: np.ndarray) -> RotationFit:
     layer_of = np.repeat(np.arange(wiring.n_layers), np.diff(wiring.offsets))
     # What is left of QᵀR, beside its signs, is the error: rotations preserve the norm.
     error = float(np.linalg.norm(M - np.diag(signs)) / norm)
-    return RotationFit(wiring, theta[layer_of, flat_pairs(wiring)[:, 0]], signs, error)
+    return RotationFit(wiring, theta[layer_of, wiring.flat_pairs()[:, 0]], signs, error)
 
 
 def _bit_reversal(n: int) -> np.ndarray:
@@ -148,7 +146,7 @@ def _outside(A: np.ndarray, p: int) -> float:
 
 
 def _split(
-    A: np.ndarray, theta: np.ndarray, start: int, size: int, p: int, pulse: Callable[[], None] | None = None
+    A: np.ndarray, theta: np.ndarray, start: int, size: int, p: int, pulse: Callable[[], None] | None
 ) -> list[tuple[int, int]]:
     """Choose the angles of one block at stride p, rotate that block of A in place, return its two halves."""
     if pulse is not None:

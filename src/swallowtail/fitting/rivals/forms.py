@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import issparse
 
-from swallowtail.fitting.budget import Cost, Prices
-from swallowtail.fitting.core.product import flat_pairs, rotate_rows
+from swallowtail.fitting.budget import Cost, Prices, cost_of_multiple
+from swallowtail.fitting.core.product import rotate_rows
 from swallowtail.fitting.result import Rival, count_bytes, count_floats
 from swallowtail.operators import HybridOperator, SymmetricOperator
 from swallowtail.wiring import Butterfly
@@ -31,10 +31,7 @@ class Alternative(NamedTuple):
 
 def identity_and_rank(r: int, operator: Any, n: int, equal: str, more: str = "") -> Alternative:
     """c·I + U diag(w) Uᵀ with r columns, not timed."""
-    floats = r * (n + 1) + 1
-    return Alternative(
-        f"c·I + rank {r}{more}", operator, Cost(floats, 4 * floats, (2 * r + 1) * n, None), equal
-    )
+    return Alternative(f"c·I + rank {r}{more}", operator, cost_of_multiple(n, r), equal)
 
 
 def other_form(name: str, operator: Any, prices: Prices | None = None) -> Alternative:
@@ -85,7 +82,7 @@ def entries(form: Any) -> np.ndarray:  # shape: (n, n)
     symmetric = form.symmetric if isinstance(form, HybridOperator) else form
     if not isinstance(symmetric, SymmetricOperator):
         return np.asarray(form @ np.eye(form.shape[0]))
-    pairs, angles = flat_pairs(symmetric.rotation.wiring), symmetric.rotation.angles.numpy()
+    pairs, angles = symmetric.rotation.wiring.flat_pairs(), symmetric.rotation.angles.numpy()
     M = np.diag(symmetric.eigenvalues.numpy())
     for _ in range(2):  # Q D, and Q (Q D)ᵀ
         rotate_rows(M, pairs, np.cos(angles), np.sin(angles), False)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from swallowtail.fitting.budget import NAMES, UNITS, Cost, index_bytes
+from swallowtail.fitting.budget import NAMES, UNITS, Cost, index_bytes, most_affordable
 from swallowtail.fitting.rivals.forms import Alternative, shared
 from swallowtail.fitting.timing import TimeModel
 
@@ -26,36 +26,33 @@ def sparse_rivals(H: np.ndarray, amounts: dict[str, float], model: TimeModel) ->
         kept = np.abs(rows - columns) <= width
         form = scipy.sparse.csr_array(np.where(kept, H, 0.0))
         yield Alternative(f"band of {2 * width + 1}", form, band_cost(n, width, model), shared(bands, width))
-    order = _by_size(H)
+    order = by_size(H)
     counts = {NAMES[unit]: _most_entries(H, order, unit, amounts[unit], model) for unit in UNITS}
     for count in sorted({count for count in counts.values() if count > 0}):
-        form = _entries(H, order[:count])
+        form = only_entries(H, order[:count])
         cost = entries_cost(n, count, form.nnz, model)
         yield Alternative(f"{form.nnz} largest entries", form, cost, shared(counts, count))
 
 
 def entries_cost(n: int, kept: int, nnz: int, model: TimeModel) -> Cost:
     """Of ``kept`` entries on and above the diagonal, ``nnz`` in all: CSR, of which one triangle is stored."""
-    seconds = model.at("sparse", n, nnz / n) if "sparse" in model.series else None
-    return Cost(kept, (4 + index_bytes(n)) * kept + 4 * (n + 1), nnz, seconds)
+    return Cost(kept, (4 + index_bytes(n)) * kept + 4 * (n + 1), nnz, model.sparse(n, nnz))
 
 
 def band_cost(n: int, width: int, model: TimeModel) -> Cost:
     """Of ``width`` diagonals on each side of the main one; timed as CSR."""
     half = n * (width + 1) - width * (width + 1) // 2
     nnz = 2 * half - n
-    return Cost(half, 4 * half, nnz, entries_cost(n, half, nnz, model).time)
+    return Cost(half, 4 * half, nnz, model.sparse(n, nnz))
 
 
 def _widest(n: int, unit: str, amount: float, model: TimeModel) -> int:
     """The widest band that an amount pays for; 0 if none."""
-    width = 0
-    while width < n - 1 and band_cost(n, width + 1, model).of(unit) <= amount:
-        width += 1
+    width = most_affordable(lambda w: w == 0 or band_cost(n, w, model).of(unit) <= amount, n - 1)
     return width if width < n - 1 else 0
 
 
-def _by_size(H: np.ndarray) -> np.ndarray:  # shape: (n(n + 1)/2, 2)
+def by_size(H: np.ndarray) -> np.ndarray:  # shape: (n(n + 1)/2, 2)
     """The entries on and above the diagonal, first those that take most error away per entry in a product."""
     rows, columns = np.triu_indices(len(H))
     order = np.argsort(-np.abs(H[rows, columns]), kind="stable")
@@ -66,17 +63,13 @@ def _most_entries(H: np.ndarray, order: np.ndarray, unit: str, amount: float, mo
     """How many of the largest entries an amount pays for; 0 if it pays for all."""
     n = len(H)
     totals = np.cumsum(np.where(order[:, 0] == order[:, 1], 1, 2))
-    low, high = 0, len(order)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if entries_cost(n, middle, int(totals[middle - 1]), model).of(unit) <= amount:
-            low = middle
-        else:
-            high = middle - 1
-    return low if low < np.count_nonzero(H[order[:, 0], order[:, 1]]) else 0
+    cost = lambda count: entries_cost(n, count, int(totals[count - 1]), model)
+    most = most_affordable(lambda count: count == 0 or cost(count).of(unit) <= amount, len(order))
+    return most if most < np.count_nonzero(H[order[:, 0], order[:, 1]]) else 0
 
 
-def _entries(H: np.ndarray, kept: np.ndarray) -> Any:
+def only_entries(H: np.ndarray, kept: np.ndarray) -> Any:
+    """H with nothing but the entries ``kept``, places (k, 2), and their mirror images: CSR."""
     i, j = kept.T
     off = i != j
     rows, columns = np.concatenate([i, j[off]]), np.concatenate([j, i[off]])

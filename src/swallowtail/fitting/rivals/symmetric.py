@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from swallowtail.fitting.budget import NAMES, UNITS, Cost, Prices
+from swallowtail.fitting.budget import NAMES, UNITS, Cost, Prices, most_affordable
 from swallowtail.fitting.methods import low_rank as plain
 from swallowtail.fitting.result import Rival
 from swallowtail.fitting.rivals.forms import Alternative, cost_of, other_form, shared
@@ -38,9 +38,8 @@ class Judged(NamedTuple):
 
     prices: Prices
     target: str = "matrix"  # "matrix", or "likelihood": nats per dimension
-    strict: str = (
-        ""  # the unit that the user's budget is in: there no rival may cost more than the fit was allowed
-    )
+    # The unit that the user's budget is in: there no rival may cost more than the fit was allowed.
+    strict: str = ""
     amount: float = 0.0  # of that unit
     name: str = "H"  # of the matrix that was fitted: "H", "H⁻¹" or "f(H)"
 
@@ -68,7 +67,7 @@ def dense_rivals(
     H, n, prices, model = measure.H, measure.n, judged.prices, judged.prices.model
     own = cost_of(operator, prices)
     amounts = {unit: judged.amount if unit == judged.strict else own.of(unit) for unit in UNITS}
-    whole = Cost(n * n, 4 * n * n, n * n, model.at("dense", n))
+    whole = prices.dense()
     # Where the budget pays for all n² numbers, the dense matrix is the rival.
     dense = [unit for unit in UNITS if whole.of(unit) <= amounts[unit]]
     payable = {unit: amount for unit, amount in amounts.items() if unit not in dense}
@@ -86,12 +85,7 @@ def dense_rivals(
     exact = measure.exact_score
     if sparse is not None:
         stored = 8 * sparse.nnz + 4 * (n + 1)  # bytes: values and columns, and where rows begin
-        cost = Cost(
-            sparse.nnz,
-            stored,
-            sparse.nnz,
-            model.at("sparse", n, sparse.nnz / n) if "sparse" in model.series else None,
-        )
+        cost = Cost(sparse.nnz, stored, sparse.nnz, model.sparse(n, sparse.nnz))
         equal = ", ".join(NAMES[unit] for unit in UNITS if cost.of(unit) <= amounts[unit])
         rivals.append(
             Alternative("the sparse matrix itself (CSR)", None, cost, equal).measured(0.0, 0.0, exact)
@@ -141,10 +135,7 @@ def _low_rank_forms(
 
 def _nearest(cost: Callable[[int], Cost], unit: str, amount: float, n: int, strict: bool) -> int:
     """The rank whose cost is nearest to an amount, or with ``strict`` the largest that costs no more; −1 for none."""
-    low, high = -1, n
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if cost(middle).of(unit) <= amount else (low, middle - 1)
+    low = most_affordable(lambda r: cost(r).of(unit) <= amount, n)
     above = low < n and cost(low + 1).of(unit) - amount < amount - (cost(low).of(unit) if low >= 0 else 0.0)
     if strict:
         return low

@@ -23,7 +23,7 @@ def verdict(
         unit: of scores, "°" or " nats".
     """
     clauses: dict[str, list[str]] = {outcome: [] for outcome in TO}
-    for name, budget in ((name, budget) for budget, name in NAMES.items()):
+    for budget, name in NAMES.items():
         here = [rival for rival in rivals if name in rival.equal.split(", ")]
         if not here:
             continue

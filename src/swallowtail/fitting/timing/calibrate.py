@@ -14,7 +14,6 @@ import numpy as np
 import torch
 
 from swallowtail.errors import ArgumentError
-from swallowtail.fitting.core.product import flat_pairs
 from swallowtail.fitting.methods.pairs import fit_pairs
 from swallowtail.fitting.timing.record import Table, calibration_file, read_tables, write_tables
 from swallowtail.operators import HybridOperator, Rotation, SymmetricOperator
@@ -104,7 +103,7 @@ def _chosen(n: int) -> np.ndarray:  # shape: (K, 2)
     m = min(n, LARGEST_GROWN)
     points = np.random.default_rng(0).uniform(size=(m, 2)) * m**0.5
     H = np.exp(-np.linalg.norm(points[:, None] - points, axis=-1) / 2)
-    pairs = flat_pairs(fit_pairs(H, m * (m - 1).bit_length(), cycles=0, finish=0).wiring)
+    pairs = fit_pairs(H, m * (m - 1).bit_length(), cycles=0, finish=0).wiring.flat_pairs()
     copies = pairs[:, None, :] + m * np.arange(n // m)[:, None]
     return np.ascontiguousarray(copies.reshape(-1, 2))
 

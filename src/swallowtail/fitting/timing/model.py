@@ -24,9 +24,8 @@ class TimeModel(NamedTuple):
 
     device: str  # "cpu" or "cuda"
     vectors: int  # in a product; on a CPU, one thread
-    source: (
-        str  # "not calibrated" for the table that comes with the package, or when and where it was measured
-    )
+    # "not calibrated" for the table that comes with the package, or when and where it was measured.
+    source: str
     series: dict[str, dict[int, Points]]  # see `record`
 
     @property
@@ -48,6 +47,10 @@ class TimeModel(NamedTuple):
         kind = kind if kind in self.series else "pairs"
         terms = self.at("hybrid", n, rank) - self.at("pairs", n, 2 / n) if rank else 0.0
         return self.at(kind, n, n_rotations / n) + max(terms, 0.0)
+
+    def sparse(self, n: int, nnz: int) -> float | None:
+        """Of a product with a sparse matrix of ``nnz`` entries; None where nothing was measured."""
+        return self.at("sparse", n, nnz / n) if "sparse" in self.series else None
 
     def at(self, name: str, n: int, amount: float = 0.0) -> float:
         """Of a series, as `record` counts amounts."""

@@ -97,7 +97,6 @@ def _points(points: Any) -> Points:
     found = sorted((float(amount), float(seconds)) for amount, seconds in points)
     if not found or any(not (math.isfinite(a) and math.isfinite(s)) or a < 0 or s <= 0 for a, s in found):
         raise ValueError("a point that is no amount and positive time")
-    rising = accumulate(
-        (seconds for _, seconds in found), max
-    )  # more takes no less time: a measurement may say so
+    # More takes no less time: a measurement may say so.
+    rising = accumulate((seconds for _, seconds in found), max)
     return [(amount, seconds) for (amount, _), seconds in zip(found, rising, strict=True)]

@@ -6,9 +6,7 @@ Q D Qᵀ x, and "unscaled" M x, which is Qᵀ x without its scales.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache, reduce
-from operator import or_
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +19,8 @@ from swallowtail.kernels.cpu.codegen import shapes as simd
 from swallowtail.kernels.cpu.coefficients import Coefficients, Spare, aligned, plan_of, tile
 from swallowtail.kernels.cpu.elementwise import multiply
 from swallowtail.kernels.cpu.plan import program
-from swallowtail.kernels.cpu.promotion import Rows, promotion
-from swallowtail.kernels.cpu.threads import WORTH_A_THREAD, over_rows, share
+from swallowtail.kernels.cpu.promotion import promotion
+from swallowtail.kernels.cpu.threads import WORTH_A_THREAD, Rows, rows_on_threads, share
 from swallowtail.wiring import Butterfly, Pairs, Wiring
 
 KERNELS: dict[str, Any] = {
@@ -74,7 +72,7 @@ def _butterfly_run(wiring: Butterfly, action: str, c: Coefficients) -> Rows:
             return rows(x, y, count)
         if openmp.available():
             return rows(x, y, count, *share(count, k))
-        return _on_python_threads(rows, x, y, count, bytes_a_row, k)
+        return rows_on_threads(rows, x, y, count, bytes_a_row, k)
 
     return run
 
@@ -93,7 +91,7 @@ def _pairs_run(wiring: Pairs, action: str, c: Coefficients) -> Rows:
             made.append(_pairs_rows(wiring, action, arrays))
         if count * k < 2 * WORTH_A_THREAD or torch.get_num_threads() == 1:
             return made[0](x, y, count)
-        return _on_python_threads(made[0], x, y, count, bytes_a_row, k)
+        return rows_on_threads(made[0], x, y, count, bytes_a_row, k)
 
     return run
 
@@ -101,11 +99,6 @@ def _pairs_run(wiring: Pairs, action: str, c: Coefficients) -> Rows:
 def looped(wiring: Pairs, action: str, c: Coefficients) -> Rows:
     """The loop over rotations alone, on one thread."""
     return _pairs_rows(wiring, action, _pairs_arrays(action, c))
-
-
-def _on_python_threads(rows: Rows, x: int, y: int, count: int, bytes_a_row: int, k: int) -> int:
-    parts = over_rows(lambda a, b: rows(x + a * bytes_a_row, y + a * bytes_a_row, b - a), count, k)
-    return reduce(or_, parts, 0)
 
 
 @lru_cache(maxsize=1024)
@@ -125,7 +118,7 @@ def _diagonal(action: str, c: Coefficients) -> np.ndarray:
     return diagonal
 
 
-def _butterfly_rows(wiring: Butterfly, action: str, c: Coefficients) -> Callable[..., int]:
+def _butterfly_rows(wiring: Butterfly, action: str, c: Coefficients) -> Any:
     number, n = c.T.dtype, wiring.n
     family = "to_basis" if action == "unscaled" else action
     kernel = KERNELS[family]

@@ -23,27 +23,17 @@ from swallowtail.kernels.cpu.codegen.shapes import REGISTER_BYTES
 from swallowtail.kernels.cpu.jit import cfunc
 from swallowtail.kernels.cpu.straight import run_tiles
 
-# What the threads share. Addresses and numbers are as the kernels of `butterfly` take them.
-JOB = np.dtype(
-    [
-        ("next", np.int64),  # number of the piece to be taken next; first, so that its address is the job's
-        ("pieces", np.int64),
-        ("x", np.int64),
-        ("y", np.int64),
-        ("count", np.int64),
-        ("n", np.int64),
-        ("padded", np.int64),
-        ("single", np.int64),
-        ("n_single", np.int64),
-        ("double", np.int64),
-        ("n_double", np.int64),
-        ("T", np.int64),
-        ("P", np.int64),
-        ("S", np.int64),
-        ("overflow", np.int64),  # set to 1 by a thread that left the range
-        ("underflow", np.int64),
-    ]
-)
+
+def _record(*fields: str) -> np.dtype:
+    """What the threads share: ``next``, the number of the piece to be taken next, comes first, so that its address is
+    the job's; ``overflow`` and ``underflow`` are set to 1 by a thread that left the range.
+    """
+    return np.dtype([(name, np.int64) for name in ("next", "pieces", *fields, "overflow", "underflow")])
+
+
+# Addresses and numbers as the kernels of `butterfly` take them, and as `straight.run_tiles` does.
+JOB = _record("x", "y", "count", "n", "padded", "single", "n_single", "double", "n_double", "T", "P", "S")
+TILE_JOB = _record("x", "y", "count", "n", "code", "coefficients", "outside", "kinds")
 
 
 def _find() -> Callable[[int, int, int, int], None] | None:
@@ -106,18 +96,6 @@ def _worker(family: str, number: type) -> Any:
     return cfunc(types.void(types.CPointer(from_dtype(JOB))), work)
 
 
-# The same for `straight.run_tiles`
-TILE_JOB = np.dtype(
-    [
-        (name, np.int64)
-        for name in (
-            "next", "pieces", "x", "y", "count", "n", "code", "coefficients", "outside", "kinds",
-            "overflow", "underflow",
-        )
-    ]
-)  # fmt: skip
-
-
 @lru_cache(maxsize=4)
 def _tile_worker(number: type) -> Any:
     def work(pointer):
@@ -142,25 +120,22 @@ def _tile_worker(number: type) -> Any:
     return cfunc(types.void(types.CPointer(from_dtype(TILE_JOB))), work)
 
 
+def run(family: str, number: np.dtype, threads: int, pieces: int, *shared: int) -> int:
+    """Rows through a kernel of `butterfly`, in so many pieces. ``shared`` are the fields of JOB from x to S.
+
+    Returns the flags raised on any of the threads.
+    """
+    return _done(_worker(family, number.type), JOB, threads, pieces, shared)
+
+
 def run_tile_job(number: np.dtype, threads: int, pieces: int, *shared: int) -> int:
-    """Vectors through machine code, in so many pieces. ``shared`` are the fields of TILE_JOB from x to kinds. Returns
-    the flags raised on any of the threads.
-    """
-    job = np.array([(0, pieces, *shared, 0, 0)], TILE_JOB)
-    on_threads(_tile_worker(number.type).address, job, threads)
-    return OVERFLOW * int(job["overflow"][0]) | UNDERFLOW * int(job["underflow"][0])
+    """The same for vectors through machine code; ``shared`` are the fields of TILE_JOB from x to kinds."""
+    return _done(_tile_worker(number.type), TILE_JOB, threads, pieces, shared)
 
 
-def run(
-    family: str, number: np.dtype, threads: int, pieces: int, x: int, y: int, count: int, n: int, padded: int,
-    single: int, n_single: int, double: int, n_double: int, T: int, P: int, S: int,
-) -> int:  # fmt: skip
-    """``count`` rows of n numbers at addresses x, y, as `butterfly` does them, in so many pieces. Returns the flags
-    raised on any of the threads.
-    """
-    shared = (0, pieces, x, y, count, n, padded, single, n_single, double, n_double, T, P, S, 0, 0)
-    job = np.array([shared], JOB)
-    on_threads(_worker(family, number.type).address, job, threads)
+def _done(worker: Any, record: np.dtype, threads: int, pieces: int, shared: tuple[int, ...]) -> int:
+    job = np.array([(0, pieces, *shared, 0, 0)], record)
+    on_threads(worker.address, job, threads)
     return OVERFLOW * int(job["overflow"][0]) | UNDERFLOW * int(job["underflow"][0])
 
 

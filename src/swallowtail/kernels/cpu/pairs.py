@@ -73,10 +73,8 @@ def join(pairs, n):
     for i in range(n):
         ends[i + 1] += ends[i]
         turn[i] = filled[i] = ends[i]
-    own, done = (
-        np.empty(2 * len(pairs), np.int64),
-        np.zeros(len(pairs), np.bool_),
-    )  # each coordinate's rotations
+    # Each coordinate's rotations.
+    own, done = np.empty(2 * len(pairs), np.int64), np.zeros(len(pairs), np.bool_)
     for k in range(len(pairs)):
         for c in (pairs[k, 0], pairs[k, 1]):
             own[filled[c]] = k

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from functools import lru_cache, reduce
-from operator import or_
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -13,11 +11,8 @@ import torch
 from swallowtail.kernels.cpu import openmp, straight
 from swallowtail.kernels.cpu.codegen import shapes as simd
 from swallowtail.kernels.cpu.coefficients import Coefficients, Spare, aligned
-from swallowtail.kernels.cpu.threads import over_rows, share
+from swallowtail.kernels.cpu.threads import Rows, rows_on_threads, share
 from swallowtail.wiring import Pairs
-
-# (address of x, address of y, number of rows); returns the floating-point flags that were raised
-Rows = Callable[[int, int, int], int]
 
 # Vectors that a wiring has rotated before code is made for it. Rotating so many takes as long as making the code.
 WORTH_CODE = 4096
@@ -87,8 +82,7 @@ class Promotion:
             if openmp.available():
                 threads, pieces = share(count, k, worth=WORTH_A_THREAD)
                 return openmp.run_tile_job(like.dtype, threads, pieces, x, y, count, n, *shared)
-            parts = over_rows(lambda a, b: rows(x + a * bytes_a_row, y + a * bytes_a_row, b - a), count, k)
-            return reduce(or_, parts, 0)
+            return rows_on_threads(rows, x, y, count, bytes_a_row, k)
 
         return run
 

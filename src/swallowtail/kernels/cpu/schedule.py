@@ -37,9 +37,8 @@ class Queues(NamedTuple):
     own: np.ndarray  # shape: (2K,): the rotations of coordinate 0, of coordinate 1, …
     place: np.ndarray  # shape: (K, 2): where a rotation stands in ``own``, for both of its coordinates
     ends: np.ndarray  # shape: (n,): where the rotations of each coordinate end in ``own``
-    turn: (
-        np.ndarray
-    )  # shape: (n,): where in ``own`` the next rotation of each coordinate stands; `ends` if none
+    # Where in ``own`` the next rotation of each coordinate stands; `ends` if none. Shape: (n,).
+    turn: np.ndarray
 
 
 class Scratch(NamedTuple):
@@ -81,7 +80,7 @@ def schedule(wiring: Wiring, size: int = 16) -> tuple[Grouped, np.ndarray]:
     (Grouped(n=4): 3 rounds of groups up to 2, 3 layers, 4 rotations, array([0, 1, 2, 3]))
     """
     size = checks.integer("size", size, at_least=2)
-    n, listed = wiring.n, np.concatenate([np.zeros((0, 2), np.int64), *wiring.layers()])
+    n, listed = wiring.n, wiring.flat_pairs()
     groups = _gather(_queues(listed, n), min(size, n))
     round_of = _rounds(groups, n)
     order, offsets, round_layers = _layers(listed[groups.order], groups.starts, round_of, n)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 from queue import SimpleQueue
 from typing import TypeVar
 
@@ -15,6 +17,8 @@ import torch
 from swallowtail.kernels.cpu.codegen.counter import CLOSED, add, close
 
 Result = TypeVar("Result")
+# (address of x, address of y, number of rows); returns the floating-point flags that were raised
+Rows = Callable[[int, int, int], int]
 
 PIECES = 2  # per thread on average: a thread that starts late leaves its second piece to the others
 # At least: kernels work on tiles of up to 32 rows, and each piece may leave one half empty.
@@ -27,22 +31,20 @@ _workers = 0
 _lock = threading.Lock()
 
 
-def share(count: int, rotations: int, pieces: int = PIECES, worth: int | None = None) -> tuple[int, int]:
+def share(count: int, rotations: int, worth: int | None = None) -> tuple[int, int]:
     """How many threads are worth it for so many rows, and in how many pieces.
 
     ``worth`` is how many rotations of single vectors a thread should have; None for those of a loop.
     """
     worth = WORTH_A_THREAD if worth is None else worth
     threads = min(torch.get_num_threads(), max(1, count * rotations // worth), (count + 1) // 2)
-    return threads, max(threads, min(threads * pieces, count // ROWS_PER_PIECE))
+    return threads, max(threads, min(threads * PIECES, count // ROWS_PER_PIECE))
 
 
-def over_rows(
-    work: Callable[[int, int], Result], count: int, rotations: int, pieces: int = PIECES
-) -> list[Result]:
+def over_rows(work: Callable[[int, int], Result], count: int, rotations: int) -> list[Result]:
     """Call ``work(start, stop)`` on pieces of ``count`` rows, on as many threads as torch uses; results in order.
 
-    A thread that is done with a piece takes the next one, ``pieces`` per thread on average. Numba's own parallel loops
+    A thread that is done with a piece takes the next one, `PIECES` per thread on average. Numba's own parallel loops
     abort the process when two Python threads enter them at once; kernels that release the GIL need only this.
 
     No thread works on these rows any more when this returns or raises, whatever interrupted it: kernels write through
@@ -50,7 +52,7 @@ def over_rows(
     """
     if count == 0:
         return []
-    threads, pieces = share(count, rotations, pieces)
+    threads, pieces = share(count, rotations)
     if threads == 1:
         return [work(0, count)]
     pairs = (count + 1) // 2  # kernels take rows two by two
@@ -87,6 +89,12 @@ def over_rows(
     if errors:
         raise errors[0]
     return [results.pop(i) for i in range(pieces)]  # a thread that comes late may hold on to the dictionary
+
+
+def rows_on_threads(rows: Rows, x: int, y: int, count: int, row_bytes: int, rotations: int) -> int:
+    """``count`` rows at addresses x through a kernel, to addresses y, by `over_rows`. Returns the flags raised."""
+    part = lambda start, stop: rows(x + start * row_bytes, y + start * row_bytes, stop - start)
+    return reduce(or_, over_rows(part, count, rotations), 0)
 
 
 def _start_workers(count: int) -> None:

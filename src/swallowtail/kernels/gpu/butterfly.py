@@ -21,9 +21,8 @@ class Step(NamedTuple):
     sweep: int | None  # which of the depth sweeps; None: all of them
     to_basis: bool
     from_basis: bool
-    middle: (
-        torch.Tensor | None
-    )  # shape: (B, n): a diagonal after the part to the basis, before the part from it
+    # A diagonal after the part to the basis, before the part from it. Shape: (B, n).
+    middle: torch.Tensor | None
 
 
 def steps(

@@ -18,9 +18,8 @@ from swallowtail.kernels.gpu.triton.sweeps import angle_gradients_kernel
 
 BLOCK = 64  # numbers per program that adds up their parts
 PARTS = 8  # that it loads at a time
-PIECES = (
-    32  # of the vectors, whose products are made side by side: PyTorch's own way to share them out is slower
-)
+# The vectors are cut into so many, whose products are made side by side: PyTorch's own way to share them out is slower.
+PIECES = 32
 GRADIENT_ROWS = 8  # of a block's matrix per program that sweeps through the rotations
 
 

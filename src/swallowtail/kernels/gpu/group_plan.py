@@ -32,9 +32,8 @@ class GroupPlan(NamedTuple):
     unit: int  # 8, 4, 2 or 1; divides all starts, the end included: so many numbers are read at once
     even: bool  # all blocks are full
     rest: int  # length of the last block where all others are full; 0 if it is full too, −1 if others are not
-    starts: (
-        np.ndarray
-    )  # shape: (Q + 1,), int32: block q has the coordinates from starts[q] up to starts[q + 1]
+    # Block q has the coordinates from starts[q] up to starts[q + 1]. Shape: (Q + 1,), int32.
+    starts: np.ndarray
     partner: np.ndarray  # shape: (L, Q, size), int32: whom a coordinate meets, counted from the block's start
     # Shape (L, Q, size), int32: the angle, counted from 1, with a minus at the first coordinate of its pair; 0: none.
     angle: np.ndarray

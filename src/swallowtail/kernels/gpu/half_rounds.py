@@ -79,9 +79,8 @@ class MadeHalf(NamedTuple):
     tile: Tile
     parts: int
     matrices: torch.Tensor  # shape: (column blocks, steps, warps, 256 · parts), fp16
-    gain: (
-        torch.Tensor | None
-    )  # shape: (column blocks,), int32: logarithms of powers of two that eigenvalues lack
+    # Logarithms of powers of two that eigenvalues lack. Shape: (column blocks,), int32.
+    gain: torch.Tensor | None
 
 
 def suits(wiring: Wiring, dtype: torch.dtype, where: torch.device) -> bool:

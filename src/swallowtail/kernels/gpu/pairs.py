@@ -43,9 +43,8 @@ class Layout(NamedTuple):
     row_of: torch.Tensor  # shape: (n,): the row of each coordinate; −1 where no rotation touches it
     place: torch.Tensor  # shape: (K,): the place of each angle
     angle: torch.Tensor  # per place: the number of its angle, from 1; 0 where a place is empty
-    packed: (
-        torch.Tensor
-    )  # per place: first + 2^16 second, for `shared_pairs_kernel`; empty places name two spare rows
+    # Per place, first + 2^16 second, for `shared_pairs_kernel`; empty places name two spare rows.
+    packed: torch.Tensor
 
 
 class PreparedPairs(NamedTuple):

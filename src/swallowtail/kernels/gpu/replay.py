@@ -100,9 +100,8 @@ class Replay:
         bases.append(0)
         stream = current_stream(self._where)
         for start, owners, offsets in self._starts:
-            start(
-                stream, *[bases[b] + o for b, o in zip(owners, offsets)]
-            )  # strict=True takes a tenth of the time
+            # ``strict=True`` takes a tenth of the time.
+            start(stream, *[bases[b] + o for b, o in zip(owners, offsets)])
         return results[0] if len(results) == 1 else tuple(results)
 
 

@@ -37,9 +37,8 @@ class Shape(NamedTuple):
 
 # Eight groups at a time, unless a wiring has few that may go together; large groups where they save many steps.
 SHAPES = (Shape(16, 8, 0.9, 0.064), Shape(16, 4, 1.33, 0.05), Shape(32, 4, 1.05, 0.111))
-LONG_SHAPES = (
-    Shape(16, 16, 2.2, 0.073),
-)  # for vectors of which a program holds only eight; measured at n = 4096
+# For vectors of which a program holds only eight; measured at n = 4096.
+LONG_SHAPES = (Shape(16, 16, 2.2, 0.073),)
 
 
 class RoundPlan(NamedTuple):

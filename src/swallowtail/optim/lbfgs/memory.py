@@ -48,7 +48,7 @@ def wiring_for(n: int) -> Butterfly:
 @lru_cache(8)
 def pairs_for(n: int) -> np.ndarray:  # shape: (K, 2)
     """The pairs of `wiring_for` (n), layer by layer."""
-    return np.concatenate([*wiring_for(n).layers(), np.zeros((0, 2), np.int64)])
+    return wiring_for(n).flat_pairs()
 
 
 def is_compiled(x: Tensor) -> bool:

@@ -169,6 +169,5 @@ class GivensNewton(GivensOptimizer):
         return as_operator(self._block(self.param_groups[group]).state)
 
     def _block(self, group: dict[str, Any]) -> Block:
-        return Block(
-            group, self.state[group["params"][0]]
-        )  # under the first parameter, so that state_dict has it
+        # Under the first parameter, so that state_dict has it.
+        return Block(group, self.state[group["params"][0]])

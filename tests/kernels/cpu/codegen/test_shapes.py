@@ -11,10 +11,8 @@ from cpu_checks import environment
 
 from swallowtail.kernels.cpu.codegen import shapes as simd
 
-AVX2 = {
-    "NUMBA_CPU_NAME": "haswell",
-    "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma",
-}  # a name alone keeps the host's features
+# A name alone keeps the host's features.
+AVX2 = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma"}
 
 
 def test_registers_are_as_wide_as_the_cpus():

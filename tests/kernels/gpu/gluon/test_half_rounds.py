@@ -34,6 +34,5 @@ def test_compiled(parts, most, tile, gain):
     kinds = {"x_ptr": kind, "y_ptr": kind} | dict.fromkeys(tables, "*i32")
     found = compile_for_h200(half_rounds_kernel, tile.warps, constants, kinds)
     assert found.metadata.shared == most * tile.lanes * 2 + 512 + 128 * entries
-    assert (
-        found.asm["ptx"].count("mma.sync") == tile.ahead * parts * tile.lanes // 8
-    )  # so many steps in a row
+    # So many steps in a row.
+    assert found.asm["ptx"].count("mma.sync") == tile.ahead * parts * tile.lanes // 8

@@ -20,9 +20,8 @@ from swallowtail.wiring import Butterfly
 STEP = 2.0**-149  # between subnormal numbers
 LARGEST = torch.finfo(torch.float32).max
 WIRINGS = [Butterfly(6, 3), Butterfly(16, 4, reverse=True), Butterfly(100)]
-LONG = [
-    pytest.param(Butterfly(n), marks=needs_gluon) for n in (600, 1024, 4096, 9000)
-]  # minutes in the interpreter
+# Minutes in the interpreter.
+LONG = [pytest.param(Butterfly(n), marks=needs_gluon) for n in (600, 1024, 4096, 9000)]
 
 
 def check(actual, exact, scale, what):

@@ -188,12 +188,8 @@ def assemble(kind, first, second, n, double, scalar, out):
                 at = _move(out, at, forms[STORE], place[row], row, row_bytes)
                 held[place[row]], free[n_free] = -1, place[row]
                 n_free, place[row] = n_free + 1, -1
-    for byte in (
-        0xC5,
-        0xF8,
-        0x77,
-        0xC3,
-    ):  # clear the upper halves of registers, for code that uses SSE; return
+    # Clear the upper halves of registers, for code that uses SSE; return.
+    for byte in (0xC5, 0xF8, 0x77, 0xC3):
         out[at] = byte
         at += 1
     return at, loads

@@ -12,9 +12,8 @@ from __future__ import annotations
 from swallowtail.kernels.gpu.triton_private import gl, gluon, thread_barrier
 
 WARP_LANES = 32  # vectors per program: one for each thread of a warp
-ROW_WORDS = (
-    33  # words from row to row: odd, so that a vector copied in or out uses all banks of shared memory
-)
+# Words from row to row: odd, so that a vector copied in or out uses all banks of shared memory.
+ROW_WORDS = 33
 ROW_BYTES = gl.constexpr(4 * ROW_WORDS)
 
 
@@ -91,9 +90,8 @@ def shared_pairs_kernel(
     tile: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [1, 1], [1, 0])
     line: gl.constexpr = gl.BlockedLayout([1], [32], [1], [0])
     memory = gl.allocate_shared_memory(gl.float32, [ALLOCATED, 32], gl.SwizzledSharedLayout(1, 1, 1, [0]))
-    memory.index(0).store(
-        gl.zeros([32], gl.float32, line)
-    )  # without a use the compiler would drop the allocation
+    # Without a use the compiler would drop the allocation.
+    memory.index(0).store(gl.zeros([32], gl.float32, line))
     thread_barrier()
     batch = (gl.program_id(0) // lane_blocks).to(gl.int64)
     x_ptr += batch * n_rows * n

@@ -97,9 +97,8 @@ def thirds_kernel(
     for tile in range(first_tile, tiles, workers):
         async_copy.wait_group(STAGES - 2)
         thread_barrier()
-        x = (
-            stages.index(i % STAGES).permute((0, 2, 1)).load(_operand(1, WARPS))
-        )  # (bits 10–4, bits 3–0, ROWS)
+        # shape: (bits 10–4, bits 3–0, ROWS)
+        x = stages.index(i % STAGES).permute((0, 2, 1)).load(_operand(1, WARPS))
         source = places(x_ptr, tile + (STAGES - 1) * workers, row, at, n_rows, N, tiles, ROWS, FULL)
         bring(stages.index((i + STAGES - 1) % STAGES), source, at, N, True)
         if LOW_FIRST:
