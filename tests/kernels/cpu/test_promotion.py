@@ -67,7 +67,7 @@ def test_threads_give_the_same_bits(with_openmp, m, monkeypatch):
     x = normal(1, m, WIRING.n, dtype=torch.float32)
     x[0, m // 2] *= 1e-30  # raises a flag, on whatever thread
     expected = cpu.symmetric(WIRING, angles, d, x)
-    monkeypatch.setattr(promotion, "WORTH_A_THREAD", 1)
+    monkeypatch.setattr(promotion, "CODE_WORTH_A_THREAD", 1)
     monkeypatch.setattr("swallowtail.kernels.cpu.threads.WORTH_A_THREAD", 1)
     if not with_openmp:
         monkeypatch.setattr(openmp, "_enter", None)

@@ -72,18 +72,13 @@ def fit_on_device(
         # A small cycle waits for the device rather than for its arithmetic: its time grows less than n·K does.
         affordable = CYCLES * (AT / (objective.n * max(n_rotations, 1))) ** 0.75
         cycles = round(EFFORTS[effort].cycles * affordable)
-    plan = EFFORTS[effort].plan
     search = search_pairs(
         objective,
         n_rotations,
         cycles=cycles,
-        finish=EFFORTS[effort].finish if finish is None else finish,
         seed=seed,
         callback=callback,
-        polish=EFFORTS[effort].polish,
-        plan=plan.limited(objective.n, WORK_IN_GROUPS if grouped else WORK)
-        if steps is None
-        else plan.of(steps),
+        **EFFORTS[effort].of_search(objective.n, steps, finish, WORK_IN_GROUPS if grouped else WORK),
     )
     order = (objective.n, search.pairs, search.angles)
     wiring, angles = in_rounds(*order, size) if grouped else layered(*order)

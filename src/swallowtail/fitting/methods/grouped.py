@@ -66,20 +66,17 @@ def fit_grouped(
     """
     n = len(H)
     goal = -np.inf if target_error is None or target != "matrix" else target_error**2
-    plan = EFFORTS[effort].plan
     objective = ConfinedObjective(H, target, n_rotations, size, n_rounds)
     best = search_pairs(
         objective,
         n_rotations,
         cycles=default_cycles(n, n_rotations, effort) if cycles is None else cycles,
-        finish=EFFORTS[effort].finish if finish is None else finish,
         goal=goal,
         seed=seed,
         callback=callback,
         save=save,
         resume=resume,
-        polish=EFFORTS[effort].polish,
-        plan=plan.limited(n) if steps is None else plan.of(steps),
+        **EFFORTS[effort].of_search(n, steps, finish),
     )
     wiring, angles = in_rounds(n, best.pairs, best.angles, size)
     d = objective.eigenvalues(best.pairs, best.angles)

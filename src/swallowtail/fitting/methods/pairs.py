@@ -9,11 +9,12 @@ rotations: a butterfly ends at 67° from a Haar R whatever the optimiser, pairs 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from swallowtail.fitting.core.alignment import Alignment
+from swallowtail.fitting.core.build import WORK as BUILDING
 from swallowtail.fitting.core.build import Plan
 from swallowtail.fitting.core.moves import FINISH, POLISH, State
 from swallowtail.fitting.core.objectives import Objective
@@ -35,6 +36,13 @@ class Effort(NamedTuple):
     finish: int  # L-BFGS iterations at the end
     polish: int  # L-BFGS iterations in every step and cycle
     plan: Plan  # of a building
+
+    def of_search(
+        self, n: int, steps: int | None = None, finish: int | None = None, work: float = BUILDING
+    ) -> dict[str, Any]:
+        """Arguments of `core.search.search_pairs` on n coordinates; ``steps`` and ``finish`` count if given."""
+        plan = self.plan.limited(n, work) if steps is None else self.plan.of(steps)
+        return {"plan": plan, "polish": self.polish, "finish": self.finish if finish is None else finish}
 
 
 OTHERS = (Plan(steps=2, starts=1),)  # are tried as well, where there are many cycles
@@ -97,21 +105,18 @@ def fit_pairs(
     """
     objective = Objective(H, target)
     goal = -np.inf if target_error is None or objective.target != MATRIX else target_error**2
-    plan = EFFORTS[effort].plan
     search = search_pairs(
         objective,
         n_rotations,
         cycles=default_cycles(objective.n, n_rotations, effort) if cycles is None else cycles,
-        finish=EFFORTS[effort].finish if finish is None else finish,
         goal=goal,
         seed=seed,
         callback=callback,
         save=save,
         resume=resume,
         early=EARLY,
-        polish=EFFORTS[effort].polish,
-        plan=plan.limited(objective.n) if steps is None else plan.of(steps),
         others=OTHERS if steps is None else (),
+        **EFFORTS[effort].of_search(objective.n, steps, finish),
     )
     wiring, angles = layered(objective.n, search.pairs, search.angles)
     return DenseFit(wiring, angles, objective.eigenvalues(search.pairs, search.angles), search.history)
@@ -155,14 +160,12 @@ def align_pairs(
         objective,
         n_rotations,
         cycles=cycles,
-        finish=EFFORTS[effort].finish,
         goal=goal,
         seed=seed,
         callback=callback,
         save=save,
         resume=resume,
-        polish=EFFORTS[effort].polish,
-        plan=EFFORTS[effort].plan.limited(objective.n),
+        **EFFORTS[effort].of_search(objective.n),
     )
     pairs, angles, history = search.pairs, search.angles, search.history
     if search.value > max(goal, objective.rounding) and n_rotations >= objective.n * (objective.n - 1) // 2:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from swallowtail.checks import HALF
 from swallowtail.kernels.cpu import butterfly as cpu_butterfly
 from swallowtail.kernels.cpu import pairs as cpu_pairs
 from swallowtail.kernels.cpu.codegen import rows as simd_rows
@@ -79,7 +80,7 @@ class Spare:
 
 def in_arithmetic(x: torch.Tensor) -> torch.Tensor:
     """Half precision is for storage only."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    return x.float() if x.dtype in HALF else x
 
 
 class Origin(NamedTuple):

@@ -18,7 +18,7 @@ from swallowtail.wiring import Pairs
 WORTH_CODE = 4096
 ALONE = 16  # vectors of a batch that take as long as one by itself
 FEWEST, MOST = 32, 2**16  # rotations. Fewer are not worth it; more make code that does not stay in a cache.
-WORTH_A_THREAD = 2**17  # rotations of single vectors, about 12 µs
+CODE_WORTH_A_THREAD = 2**17  # rotations of single vectors, about 12 µs
 
 
 class Promotion:
@@ -77,10 +77,10 @@ class Promotion:
             return flags
 
         def run(x: int, y: int, count: int, alive: object = alive) -> int:
-            if count * k < 2 * WORTH_A_THREAD or torch.get_num_threads() == 1:
+            if count * k < 2 * CODE_WORTH_A_THREAD or torch.get_num_threads() == 1:
                 return rows(x, y, count)
             if openmp.available():
-                threads, pieces = share(count, k, worth=WORTH_A_THREAD)
+                threads, pieces = share(count, k, worth=CODE_WORTH_A_THREAD)
                 return openmp.run_tile_job(like.dtype, threads, pieces, x, y, count, n, *shared)
             return rows_on_threads(rows, x, y, count, bytes_a_row, k)
 

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import torch
 
+from swallowtail.checks import HALF
 from swallowtail.kernels.gpu import device, half_rounds
 from swallowtail.kernels.gpu.block_plan import STRIDED_TILES, STRIDED_WARPS, Form, block_plan, strided_passes
 from swallowtail.kernels.gpu.block_tables import Made, goes_by_rounds
@@ -18,7 +19,6 @@ from swallowtail.kernels.gpu.plan import tiles_of
 from swallowtail.kernels.gpu.triton.dense import dense_kernel
 from swallowtail.wiring import Butterfly
 
-HALF = (torch.bfloat16, torch.float16)
 MANY = 1 << 20  # numbers from which several launches take less time than the one of other kernels
 
 
