@@ -115,7 +115,7 @@ def real_dtype(name: str, dtype: Any) -> torch.dtype:
 
 
 def as_tensor(name: str, value: Any, like: torch.Tensor | None = None) -> torch.Tensor:
-    """Return ``value`` as a real floating tensor; whole numbers take the dtype of ``like``."""
+    """Return ``value`` as a real floating tensor; whole numbers, and numbers in lists, take the dtype of ``like``."""
     where = None if like is None or isinstance(value, torch.Tensor) else like.device
     unmasked(name, value)
     try:
@@ -130,6 +130,11 @@ def as_tensor(name: str, value: Any, like: torch.Tensor | None = None) -> torch.
     strided(name, tensor)
     if not tensor.dtype.is_floating_point and not tensor.dtype.is_complex:
         tensor = tensor.to(torch.get_default_dtype() if like is None else like.dtype)
+    elif like is not None and not hasattr(value, "dtype") and tensor.dtype.is_floating_point:
+        # A list's numbers are Python's: PyTorch would round 0.1 to float32 beside a float64 operator.
+        tensor = torch.as_tensor(
+            readable(value), dtype=torch.promote_types(tensor.dtype, like.dtype), device=where
+        )
     real_dtype(name, tensor.dtype)
     return tensor
 

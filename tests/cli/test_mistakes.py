@@ -37,6 +37,7 @@ MISTAKES = {
     "epsilon alone": lambda p: [
         "apply", saved(p), write(p / "X.npy", H), "-o", str(p / "y.npy"), "--epsilon", "1",
     ],
+    "samples beyond float64": lambda p: ["fit", broken(p / "X.csv", b"1e400,1\n1,2\n"), "--samples"],
     "samples that fit nowhere": lambda p: ["fit", huge(p / "X.npz"), "--samples"],
     "vectors that fit nowhere": lambda p: ["apply", saved(p), huge(p / "X.npz"), "-o", str(p / "y.npy")],
     "no such port": lambda p: ["explore", write(p / "H.npy", H), "--no-browser", "--port", "65536"],

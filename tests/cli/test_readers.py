@@ -1,7 +1,9 @@
 """The files a user gives: every format and layout, and damaged ones that are refused before they do harm."""
 
 import io
+import os
 import struct
+import threading
 import time
 import zipfile
 
@@ -232,9 +234,34 @@ def test_fuzz(kind, tmp_path):
         "a\tb\n1\t2\n3\t4\n",
         "# made by hand\n1 2\n3 4\n",
         "\ufeff1,2\n\n3,4\n",
+        ",a,b\n0,1,2\n1,3,4\n",  # pandas: DataFrame.to_csv
+        ",0,1\n0,1,2\n1,3,4\n",
+        '"","a","b"\n"1",1,2\n"2",3,4\n',  # R: write.csv
+        "a b\n1 1 2\n2 3 4\n",  # R: write.table
     ],
 )
 def test_text_with_and_without_headers_and_names(lines, tmp_path):
     path = tmp_path / "H.txt"
     path.write_text(lines, encoding="utf-8")
     assert readers.text(path).tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+@pytest.mark.parametrize("lines", [",2\n3,4\n", ",2,5\n3,4,6\n", "1,2\n3,4,5\n", "1 2\n1 2 3\n"])
+def test_a_missing_number_is_no_header(lines, tmp_path):
+    path = tmp_path / "H.csv"
+    path.write_text(lines)
+    with pytest.raises(ArgumentError, match="got ") as caught:
+        read_array(path)
+    assert "usecols" not in str(caught.value)  # NumPy's advice to its own callers
+
+
+def test_a_named_pipe_is_read_as_standard_input_is(tmp_path):
+    """As the shell's ``<(command)``."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    buffer = io.BytesIO()
+    np.save(buffer, np.eye(3))
+    writer = threading.Thread(target=path.write_bytes, args=(buffer.getvalue(),))
+    writer.start()
+    np.testing.assert_array_equal(read_array(path), np.eye(3))
+    writer.join(10)

@@ -52,8 +52,10 @@ def test_samples_become_their_covariance():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (np.ones(3), "a matrix of finite numbers"),
-        (np.full((3, 3), np.nan), "a matrix of finite numbers"),
+        (np.ones(3), "a matrix with two rows and columns or more, got shape"),
+        (np.ones((1, 1)), "a matrix with two rows and columns or more, got shape"),
+        (np.full((3, 3), np.nan), "a matrix of finite numbers, got 9 of 9 NaN"),
+        (np.eye(3) * (1 + 1j), "real numbers, got complex ones; try its real part"),
         (np.triu(np.ones((3, 3))), "a symmetric matrix"),
         (np.eye(2049), "at most 2048 rows"),
     ],

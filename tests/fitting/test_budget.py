@@ -87,15 +87,16 @@ def test_factor_models_need_no_rotations():
     generator = np.random.default_rng(4)
     F = generator.standard_normal((50, 3))
     A = F @ F.T + np.diag(generator.uniform(1.0, 3.0, 50))
-    result = fit_symmetric(A, budget="multiply_adds")
-    assert result.angle < 1e-6
-    assert result.operator.rotation.n_rotations == 0
-    assert result.status == "exact"
-    assert result.floats == 50 + 51 * result.operator.rank
     C = 2.0 * np.eye(50) + F @ F.T
-    multiple = fit_symmetric(C, budget=("floats", 3 * 51 + 1))
-    assert multiple.angle < 1e-6
-    assert multiple.floats == 154
+    for budget in ("multiply_adds", ("floats", 3 * 51 + 50), ("bytes", 4000)):  # it pays for up to 18 factors
+        result = fit_symmetric(A, budget=budget)
+        assert result.angle < 1e-6
+        assert result.operator.rotation.n_rotations == 0
+        assert result.status == "exact"
+        assert result.floats == 50 + 51 * 3  # no terms that trade with the diagonal
+        multiple = fit_symmetric(C, budget=budget)
+        assert multiple.angle < 1e-6
+        assert multiple.floats == 154
 
 
 def test_other_targets_have_budgets_too():

@@ -29,6 +29,7 @@ def problem(source, n=None, symmetrize=False, max_products=None):
         (H.astype(">f8"), torch.float64),
         (H[::-1, ::-1][::-1, ::-1], torch.float64),
         (torch.from_numpy(H).bfloat16(), torch.bfloat16),
+        (H.astype(np.float16), torch.float16),
         (torch.from_numpy(H).to(torch.int32), torch.float64),
         (sp.csr_array(H), torch.float64),
         (sp.dok_array(H), torch.float64),
@@ -184,6 +185,8 @@ def test_frames_are_matrices_whatever_their_names():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(H, index=list("xyz"), columns=list("abc"))
     np.testing.assert_array_equal(problem(frame).dense, H)
+    narrow = (frame + 1e-7 * np.tri(3)).astype(np.float32)  # symmetric within rounding, as an array is
+    assert problem(narrow).dtype == problem(narrow.to_numpy()).dtype == torch.float32
     frame["b"] = ["one", "two", "three"]
     with pytest.raises(
         st.ArgumentError, match="numbers in every column of the DataFrame, got something else in b"

@@ -89,3 +89,12 @@ def test_large_operators_are_learned_from_products():
     assert result.method == "sgd"
     assert result.n_products == 64
     assert "4 products kept for it" in result.message
+
+
+@pytest.mark.parametrize("n", [6, 10, 33])
+def test_permutations_are_exact(n):
+    for seed in range(6):
+        R = np.eye(n)[np.random.default_rng(seed).permutation(n)]
+        result = fit_rotation(R)
+        assert result.status == "exact"
+        np.testing.assert_allclose(np.asarray(result.operator), R, atol=1e-12)

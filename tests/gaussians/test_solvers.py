@@ -4,7 +4,7 @@ import pytest
 import torch
 from gaussians.small import operator
 
-from swallowtail import SymmetricOperator
+from swallowtail import ArgumentError, SymmetricOperator
 from swallowtail.gaussians.solvers import conjugate_gradients, log_determinant
 
 
@@ -30,3 +30,26 @@ def test_conjugate_gradients(preconditioned):
     stopped = conjugate_gradients(H, b, max_iterations=1)
     assert not stopped.converged
     assert stopped.iterations == 1
+
+
+def test_matrices_that_have_no_logarithm_are_refused():
+    H = operator(16)
+    shifted = H - float(H.eigenvalues.median())
+    with pytest.raises(
+        ArgumentError, match=r"^like: expected positive eigenvalues, got \d others; try like.function"
+    ):
+        log_determinant(H, shifted)
+    with pytest.raises(
+        ArgumentError, match=r"^matvec: expected a positive definite matrix, got an eigenvalue of -"
+    ):
+        log_determinant(shifted, H)
+
+
+@pytest.mark.parametrize("matrix", [torch.eye(4), torch.eye(4).numpy()])
+def test_a_matrix_for_a_function_of_rows(matrix):
+    with pytest.raises(ArgumentError, match=r"^matvec: expected a function .*; try lambda X: X @ A"):
+        conjugate_gradients(matrix, torch.ones(4))
+    with pytest.raises(ArgumentError, match=r"^preconditioner: .*; try lambda X: X @ A"):
+        conjugate_gradients(lambda x: x, torch.ones(4), matrix)
+    with pytest.raises(ArgumentError, match=r"^matvec: .*; try lambda X: X @ A"):
+        log_determinant(matrix, operator(4))

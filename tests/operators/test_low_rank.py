@@ -35,6 +35,33 @@ def test_gradients_reach_the_terms():
     assert U.grad is not None
 
 
+def test_numbers_in_lists_and_scalars_are_as_precise_as_the_operator():
+    S, U = operator(4), np.linspace(1.0, 2.0, 4)
+    dense = S.to_dense().numpy() + 0.1 * np.outer(U, U)
+    listed = S + LowRank(U, [0.1])
+    assert listed.weights.dtype == torch.float64
+    np.testing.assert_allclose(listed.to_dense().numpy(), dense, atol=1e-14)
+    np.testing.assert_allclose(listed.diagonal().numpy(), np.diag(dense), atol=1e-14)
+    np.testing.assert_allclose(listed.inverse().to_dense().numpy(), np.linalg.inv(dense), atol=1e-13)
+    shifted = 0.1 * np.eye(4) + np.outer(U, U)
+    for number in (0.1, np.float64(0.1), torch.tensor(0.1, dtype=torch.float64)):
+        np.testing.assert_allclose((number + LowRank(U)).to_dense().numpy(), shifted, atol=1e-15)
+    assert (np.float32(0.5) + LowRank(U)).dtype == torch.float64
+
+
+def test_parts_of_two_dtypes_promote():
+    S, U = operator(4), torch.linspace(1.0, 2.0, 4).double()
+    mixed = HybridOperator(S, U[:, None], torch.tensor([0.1]))
+    dense = mixed.to_dense()
+    torch.testing.assert_close(mixed.diagonal(), dense.diagonal())
+    torch.testing.assert_close(mixed.inverse().to_dense(), torch.linalg.inv(dense), atol=1e-13, rtol=0)
+    root = mixed.function(torch.sqrt).to_dense()
+    torch.testing.assert_close(root @ root, dense, atol=1e-12, rtol=0)
+    more = (S.to(torch.float32) + LowRank(U.float())) + LowRank(U / 3)
+    assert more.basis.dtype == torch.float64
+    torch.testing.assert_close(more.basis[:, 1], U / 3, atol=0, rtol=0)
+
+
 def test_mistakes():
     with pytest.raises(ArgumentError, match="weights"):
         LowRank(np.ones((4, 2)), [1.0])

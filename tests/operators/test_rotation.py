@@ -184,3 +184,16 @@ def test_indices_in_any_order_of_bytes():
     expected = Q.to_dense()[torch.arange(7, -1, -1), 0]
     for index in (rows, rows.astype(">i4")):
         torch.testing.assert_close(Q[index, 0], expected)
+
+
+def test_vmap_goes_over_angles_and_eigenvalues():
+    W, x = Butterfly(6), normal(3, 6)
+    angles, d = normal(4, W.n_rotations, seed=1), normal(4, 6, seed=2)
+
+    def product(angles, d):
+        return SymmetricOperator(Rotation(W, angles), d)(x)
+
+    one_by_one = torch.stack([product(*pair) for pair in zip(angles, d, strict=True)])
+    torch.testing.assert_close(torch.func.vmap(product)(angles, d), one_by_one)
+    slope = torch.func.vmap(torch.func.grad(lambda a, d: product(a, d).pow(3).sum()))(angles, d)
+    assert slope.shape == angles.shape

@@ -114,7 +114,9 @@ def _written(path: Path, write: Callable[[Path], None]) -> bool:
 def read_array(path: Path) -> Any:
     """A matrix, or vectors, from a file: an array, or a scipy sparse array. The file is not trusted."""
     if path == STANDARD:
-        return _read_standard()
+        return _of_any_kind(sys.stdin.buffer.read(), "standard input")
+    if path.is_fifo():  # the shell's <(command)
+        return _of_any_kind(path.read_bytes(), str(path))
     if not path.is_file():
         raise ArgumentError("", "a file", f"{'the folder' if path.is_dir() else 'nothing at'} {path}")
     if path.suffix not in READERS:
@@ -139,17 +141,17 @@ def _read(path: Path, name: str) -> Any:
         reason = str(error) or type(error).__name__
         # NumPy takes what it cannot read for a pickle and says how to allow it: bad advice for junk.
         reason = "one of another kind, or with Python objects" if "pickle" in reason else reason
-        raise ArgumentError(name, expected, reason.splitlines()[0]) from error
+        reason = reason.splitlines()[0].partition("; use `usecols`")[0]
+        raise ArgumentError(name, expected, reason) from error
 
 
-def _read_standard() -> Any:
+def _of_any_kind(contents: bytes, name: str) -> Any:
     """What is piped in, its kind told by how it begins."""
-    contents = sys.stdin.buffer.read()
     kinds = [kind for beginning, kind in BEGINNINGS.items() if contents.startswith(beginning)]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"piped{kinds[0] if kinds else '.txt'}"
         path.write_bytes(contents)
-        return _read(path, "standard input")
+        return _read(path, name)
 
 
 def write_array(path: Path, array: Any) -> None:

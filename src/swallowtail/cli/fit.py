@@ -171,6 +171,8 @@ def _covariance(samples: Any) -> np.ndarray:  # shape: (n, n)
     rows = dense("--samples", samples)
     if rows.ndim != 2 or len(rows) < 2:
         raise ArgumentError("--samples", "two or more rows of numbers", f"shape {rows.shape}")
+    if not np.isfinite(rows).all():
+        raise ArgumentError("--samples", "finite numbers", "NaN or infinity", "leave those rows out")
     checks.fits_in_memory("their covariance", 8 * rows.shape[1] ** 2)
     return np.atleast_2d(np.cov(rows, rowvar=False))
 

@@ -53,13 +53,22 @@ def npz(path: Path) -> Any:
 
 
 def text(path: Path) -> Any:
-    """Numbers in lines, separated by commas, semicolons, tabs or spaces. A header and names of rows are left out."""
+    """Numbers in lines, separated by commas, semicolons, tabs or spaces. A header and names of rows are left out.
+
+    A first column that the header has no name for numbers the rows, as pandas and R write it: it is left out too.
+    """
     lines = [line for line in path.read_text("utf-8-sig").splitlines() if line.strip() and line[0] != "#"]
     if not lines:
         raise ValueError("no numbers")
     mark = next((mark for mark in ";\t," if any(mark in line for line in lines)), None)
-    lines = lines[1:] if not any(map(_is_number, lines[0].split(mark)[1:] or lines[0].split(mark))) else lines
-    first = 0 if not lines or _is_number(lines[-1].split(mark)[0]) else 1
+    names = [word.strip(' "') for word in lines[0].split(mark)]
+    unnamed = names[0] == "" and names[1:] == [
+        str(k) for k in range(len(names) - 1)
+    ]  # columns of a DataFrame
+    headed = unnamed or not any(map(_is_number, names[1:] or names))
+    lines, last = lines[headed:], lines[-1].split(mark)
+    numbered = headed and (names[0] == "" or len(names) == len(last) - 1)
+    first = 0 if not lines or (not numbered and _is_number(last[0])) else 1
     columns = range(first, len(lines[-1].split(mark))) if first else None
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a file without numbers is a warning to NumPy

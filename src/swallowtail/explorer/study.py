@@ -32,9 +32,15 @@ class Study:
 
     def __init__(self, name: str, data: Any, seed: int = 0) -> None:
         self.name, self._seed, self.note = name, seed, ""
-        H = np.asarray(data.toarray() if hasattr(data, "toarray") else data, dtype=np.float64)
-        if H.ndim != 2 or min(H.shape) < 2 or not np.isfinite(H).all():
-            raise ArgumentError(name, "a matrix of finite numbers", f"shape {H.shape}")
+        H = np.asarray(data.toarray() if hasattr(data, "toarray") else data)
+        if H.ndim != 2 or min(H.shape) < 2:
+            raise ArgumentError(name, "a matrix with two rows and columns or more", f"shape {H.shape}")
+        if np.iscomplexobj(H):
+            raise ArgumentError(name, "real numbers", "complex ones", "try its real part")
+        H = H.astype(np.float64)
+        if not np.isfinite(H).all():
+            got = f"{int((~np.isfinite(H)).sum())} of {H.size} NaN or infinite"
+            raise ArgumentError(name, "a matrix of finite numbers", got)
         if H.shape[0] != H.shape[1]:
             self.note = f"Not square: taken for {H.shape[0]} samples of {H.shape[1]} numbers; this is their covariance."
             H = np.cov(H.T)

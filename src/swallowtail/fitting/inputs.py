@@ -18,6 +18,7 @@ from swallowtail.products import as_float64, as_product
 DENSE_SPARSE = 4096  # a sparse matrix up to this n is fitted from its entries: n² numbers are 128 MiB
 # From this n on a matrix on a GPU is fitted there; below, a CPU is as fast and tries more forms.
 ON_A_GPU = 512
+NARROW = {np.dtype(np.float32): torch.float32, np.dtype(np.float16): torch.float16}
 READ_OFF = 1024  # up to this n a matrix is read off entirely, with n products, unless max_products forbids
 
 
@@ -70,7 +71,10 @@ def _of_frame(letter: str, frame: Any) -> np.ndarray:
         raise ArgumentError(
             letter, "numbers in every column of the DataFrame", got, "leave those columns out"
         )
-    return np.asarray(frame.to_numpy(), dtype=np.float64)
+    entries = np.asarray(frame.to_numpy())
+    return (
+        entries if entries.dtype.kind == "f" else entries.astype(np.float64)
+    )  # whole numbers and booleans mixed
 
 
 def on_a_gpu(H: torch.Tensor) -> bool:
@@ -144,7 +148,7 @@ def _dtype(value: Any) -> torch.dtype:
     dtype = getattr(value, "dtype", None)
     if isinstance(dtype, torch.dtype):
         return dtype if dtype.is_floating_point else torch.float64
-    return torch.float32 if dtype is not None and np.dtype(dtype) == np.float32 else torch.float64
+    return NARROW.get(np.dtype(dtype), torch.float64) if dtype is not None else torch.float64
 
 
 def _device(value: Any) -> torch.device:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from swallowtail import checks
+from swallowtail.errors import ArgumentError
 from swallowtail.metrics import Estimate
 from swallowtail.operators import SymmetricOperator
 
@@ -44,9 +45,9 @@ def conjugate_gradients(
         max_iterations: stop after so many.
     """
     b = checks.as_tensor("b", b)
-    checks.function("matvec", matvec, "rows (m, n)")
+    _of_rows("matvec", matvec)
     if preconditioner is not None:
-        checks.function("preconditioner", preconditioner, "rows (m, n)")
+        _of_rows("preconditioner", preconditioner)
     checks.number("tolerance", tolerance, at_least=0)
     checks.integer("max_iterations", max_iterations, at_least=0)
     x, r = torch.zeros_like(b), b.clone()
@@ -73,16 +74,30 @@ def log_determinant(matvec: Matvec, like: SymmetricOperator, seed: int = 0) -> E
 
     log det A = Σ log d + tr log(D^−½ Qᵀ A Q D^−½): the trace is estimated by Lanczos quadrature over random signs.
     The closer the operator, the smaller the trace and its error.
+
+    Raises:
+        ArgumentError: ``like`` has an eigenvalue that is not positive, or A is seen to have one.
     """
-    checks.function("matvec", matvec, "rows (m, n)")
+    _of_rows("matvec", matvec)
     checks.instance("like", like, SymmetricOperator)
-    n, root = like.n, like.eigenvalues.rsqrt()
+    d = like.eigenvalues
+    if not bool((d > 0).all()):
+        hint = "try like.function(lambda d: d.clamp(min=epsilon))"
+        raise ArgumentError("like", "positive eigenvalues", f"{int((~(d > 0)).sum())} others", hint)
+    n, root = like.n, d.rsqrt()
     inner: Matvec = lambda v: like.rotation.T(matvec(like.rotation(v * root))) * root
     generator = torch.Generator().manual_seed(checks.seed("seed", seed))
     z = (torch.randint(0, 2, (N_PROBES, n), generator=generator) * 2 - 1).to(like.device, like.dtype)
     values = _quadrature(inner, z, min(N_STEPS, n)) * n
     error = float(values.std() / math.sqrt(N_PROBES)) if n > 1 else 0.0
     return Estimate.around(float(like.logdet() + values.mean()), error)
+
+
+def _of_rows(name: str, value: Any) -> None:
+    """Check that a function came; fits take matrices as well, so somebody will give one here."""
+    if not callable(value):
+        hint = "try lambda X: X @ A" if hasattr(value, "shape") else ""
+        raise ArgumentError(name, "a function of rows (m, n)", type(value).__name__, hint)
 
 
 def _quadrature(matvec: Matvec, z: Tensor, steps: int) -> Tensor:
@@ -105,6 +120,10 @@ def _quadrature(matvec: Matvec, z: Tensor, steps: int) -> Tensor:
             )
     values, vectors = torch.linalg.eigh(T)
     weights = vectors[:, 0, :] ** 2
+    least = float(torch.where(weights > 1e-14, values, torch.inf).min())
+    if not least > 0:  # its logarithm would be one of rounding
+        got = f"an eigenvalue of {least:.3g}, relative to like"
+        raise ArgumentError("matvec", "a positive definite matrix", got, "try adding epsilon·I to it")
     logs = torch.where(
         weights > 1e-14, values.clamp_min(torch.finfo(z.dtype).tiny).log(), torch.zeros_like(values)
     )

@@ -167,25 +167,25 @@ class Affine(Operator):
 
     def __add__(self, c: Any) -> Any:
         """H + c·I."""
-        return self._affine(1, c) if _is_number(c) else _refuse(c, SUM)
+        return self._affine(1, c) if is_number(c) else _refuse(c, SUM)
 
     def __mul__(self, c: Any) -> Any:
         """c·H."""
-        return self._affine(c, 0) if _is_number(c) else _refuse(c, PRODUCT)
+        return self._affine(c, 0) if is_number(c) else _refuse(c, PRODUCT)
 
     __radd__, __rmul__ = __add__, __mul__
 
     def __sub__(self, c: Any) -> Any:
         """H − c·I."""
-        return self._affine(1, -c) if _is_number(c) else _refuse(c, SUM)
+        return self._affine(1, -c) if is_number(c) else _refuse(c, SUM)
 
     def __rsub__(self, c: Any) -> Any:
         """c·I − H."""
-        return self._affine(-1, c) if _is_number(c) else _refuse(c, SUM)
+        return self._affine(-1, c) if is_number(c) else _refuse(c, SUM)
 
     def __truediv__(self, c: Any) -> Any:
         """H/c."""
-        return self._affine(1 / c, 0) if _is_number(c) else _refuse(c, PRODUCT)
+        return self._affine(1 / c, 0) if is_number(c) else _refuse(c, PRODUCT)
 
     def __neg__(self) -> Any:
         return self._affine(-1, 0)
@@ -242,7 +242,7 @@ def _refuse(other: Any, rule: tuple[str, str]) -> Any:
     return NotImplemented
 
 
-def _is_number(c: Any) -> bool:
+def is_number(c: Any) -> bool:
     """A real number; a tensor of one number counts, so that gradients reach it."""
     if isinstance(c, torch.Tensor):
         return c.ndim == 0 and not c.is_complex()

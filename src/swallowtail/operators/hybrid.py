@@ -59,7 +59,7 @@ class HybridOperator(Affine):
     @staticmethod
     def without_rotations(diagonal: Any, basis: Any, weights: Any) -> HybridOperator:
         """diag(diagonal) + U diag(w) Uᵀ; all of a ``diagonal`` (n,) may be equal, for c·I + U diag(w) Uᵀ."""
-        d = checks.as_tensor("diagonal", diagonal)
+        d = checks.as_tensor("diagonal", diagonal, checks.as_tensor("basis", basis))
         if d.ndim != 1 or not len(d):
             raise ArgumentError("diagonal", "shape (n,)", tuple(d.shape))
         rotation = Rotation(Pairs(len(d), []), torch.zeros(0, dtype=d.dtype, device=d.device))
@@ -122,7 +122,8 @@ class HybridOperator(Affine):
     def diagonal(self, method: str = "exact", n_probes: int = 100, seed: int = 0) -> torch.Tensor:
         """diag H, shape (n,); the part of S as `SymmetricOperator.diagonal` finds it."""
         own = self.symmetric.diagonal(method, n_probes, seed)
-        return own + (self._basis * self._basis) @ self._weights
+        U, w = self._terms(self.dtype)
+        return (own.to(U.dtype) + (U * U) @ w).to(self.dtype)
 
     def quadratic_form(self, x: Any) -> Any:
         """xᵀ H x for vectors on the last axis."""
@@ -139,7 +140,7 @@ class HybridOperator(Affine):
         inverse = self.symmetric.inverse(epsilon)
         U, w = self._terms(self.dtype)
         basis, weights = updates.woodbury(U, inverse @ U, w)
-        return HybridOperator(inverse, basis.to(self._basis.dtype), weights.to(self._weights.dtype))
+        return HybridOperator(inverse, basis.to(self.dtype), weights.to(self.dtype))
 
     def solve(self, B: Any, epsilon: float | None = None) -> Any:
         """H⁻¹ B for B (n,) or (n, k), by Woodbury's formula; zero eigenvalues of S as in `inverse`."""
@@ -175,7 +176,7 @@ class HybridOperator(Affine):
             tolerance = 1e-8 if U.dtype == torch.float64 else 1e-5
         checks.number("tolerance", tolerance, above=0)
         basis, weights = updates.of_function(self.symmetric, U, w, f, tolerance, at_most)
-        return HybridOperator(f_of_S, basis.to(self._basis.dtype), weights.to(self._weights.dtype))
+        return HybridOperator(f_of_S, basis.to(self.dtype), weights.to(self.dtype))
 
     def sample(
         self,

@@ -8,6 +8,7 @@ import torch
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
+from swallowtail.operators.base import is_number
 from swallowtail.operators.hybrid import HybridOperator
 from swallowtail.operators.symmetric import SymmetricOperator
 
@@ -48,12 +49,12 @@ class LowRank:
             return HybridOperator(other, self.basis, self.weights)
         if isinstance(other, HybridOperator):
             basis, weights = (
-                torch.cat([a, b.to(a)], -1)
+                torch.cat([a, b.to(a.device)], -1)  # of two dtypes: the one they promote to
                 for a, b in ((other.basis, self.basis), (other.weights, self.weights))
             )
             return HybridOperator(other.symmetric, basis, weights)
-        if isinstance(other, (int, float)) and not isinstance(other, bool):
-            diagonal = torch.full((len(self.basis),), float(other)).to(self.basis)
+        if is_number(other):
+            diagonal = torch.ones_like(self.basis[:, 0]) * other
             return HybridOperator.without_rotations(diagonal, self.basis, self.weights)
         return NotImplemented
 

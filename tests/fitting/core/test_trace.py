@@ -51,3 +51,15 @@ def test_growth_takes_the_largest_gain():
     rotated = R.copy()
     rotate_rows(rotated, pairs, np.cos(angles), np.sin(angles), True)
     np.testing.assert_allclose(M, rotated)
+
+
+@pytest.mark.parametrize("n", [4, 9, 20])
+def test_swaps_are_joined_where_no_single_rotation_gains(n):
+    R = np.eye(n)[[1, 0, 3, 2, *range(4, n)]]
+    M = R.copy()
+    pairs, _ = grow_aligned(M, 2 * n, 0.0, 1e-15, 0)
+    np.testing.assert_allclose(M, np.eye(n), atol=1e-12)
+    assert len(pairs) <= 5
+    assert len(grow_aligned(R.copy(), 1, 0.0, 1e-15, 0)[0]) == 0  # one alone gains nothing
+    one = np.eye(n)[[1, 0, *range(2, n)]]
+    assert len(grow_aligned(one, 2 * n, 0.0, 1e-15, 0)[0]) == 0  # of determinant −1: nothing to join

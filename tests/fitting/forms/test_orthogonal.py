@@ -121,3 +121,11 @@ def test_given_wirings():
     assert fit_rotation(R, wiring=Butterfly(12, 3)).operator.wiring == Butterfly(12, 3)
     inside = Rotation(pairs, np.linspace(-1, 1, 5)).to_dense().numpy()
     assert fit_rotation(inside, wiring=pairs).relative_error < 1e-6
+
+
+@pytest.mark.parametrize("signs", [np.ones(9), np.array([1.0] * 8 + [-1.0])])
+def test_the_identity_takes_no_rotations(signs):
+    result = fit_rotation(np.diag(signs))
+    assert result.status == "exact"
+    np.testing.assert_array_equal(np.asarray(result.operator), np.diag(signs))
+    assert getattr(result.operator, "rotation", result.operator).n_rotations == 0

@@ -51,6 +51,17 @@ def test_a_matrix_in_the_class_is_recovered():
     assert result.relative_error < 1e-6
 
 
+@pytest.mark.parametrize("H", [np.diag(np.arange(-5.0, 32)), 3 * np.eye(20), np.zeros((6, 6))])
+@pytest.mark.parametrize("arguments", [{}, {"effort": "quick"}, {"budget": "floats"}, {"depth": 2}])
+def test_a_diagonal_takes_no_rotations(H, arguments):
+    result = fit_symmetric(H, **arguments)
+    assert result.operator.rotation.n_rotations == 0
+    assert result.floats <= len(H)
+    np.testing.assert_array_equal(np.asarray(result.operator), H)
+    assert "Lost" not in result.message
+    assert f"({result.floats}) with" in result.message  # the rival is as cheap
+
+
 def test_auto_is_the_better_of_its_forms():
     kernel = np.exp(-np.abs(np.subtract.outer(np.arange(32), np.arange(32))) / 8.0)
     best = fit_symmetric(kernel)

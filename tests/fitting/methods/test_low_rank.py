@@ -106,6 +106,30 @@ def test_a_diagonal_and_low_rank_as_good_as_plain_turns(large, monkeypatch):
             )
 
 
+def lollipop():
+    """The Laplacian of a path of 22 that ends in a clique of 15."""
+    A = np.zeros((37, 37))
+    A[:15, :15] = 1.0 - np.eye(15)
+    for i in range(14, 36):
+        A[i, i + 1] = A[i + 1, i] = 1.0
+    return np.diag(A.sum(0)) - A
+
+
+def arrow():
+    H = np.diag(np.arange(1.0, 32))
+    H[0, 1:] = H[1:, 0] = 1.0
+    return H
+
+
+@pytest.mark.parametrize(
+    ("H", "rank", "reached"),
+    [(lollipop(), 6, 0.083), (arrow(), 2, 1e-6), (1 / (1.0 + np.add.outer(range(23), range(23))), 2, 0.0206)],
+)
+def test_a_second_start_leaves_local_minima(H, rank, reached):
+    """From c·I + low rank alone: 0.113, 0.0004 and 0.040."""
+    assert error(H, diagonal_low_rank(H, rank)) < reached
+
+
 def test_no_terms_leave_the_diagonal():
     H = symmetric(6)
     np.testing.assert_array_equal(diagonal_low_rank(H, 0) @ np.eye(6), np.diag(np.diagonal(H)))

@@ -21,6 +21,8 @@ from swallowtail.fitting.core.product import (
     rows_to_basis,
 )
 
+SWAP = 1e-6  # how far the entries of a swap may be from 1
+
 
 @compiled
 def trace_parts(
@@ -142,6 +144,20 @@ def _find_partners(M: np.ndarray, stale: np.ndarray, gain: np.ndarray, partner: 
                     gain[j], partner[j] = g, i
 
 
+@inner
+def _two_swaps(M: np.ndarray) -> tuple[int, int]:
+    """A coordinate of one swap and one of another, where M is a swap (0 1; 1 0); −1 for none."""
+    n, first, other = len(M), -1, -1
+    for i in range(n):
+        for j in range(n):
+            swapped = i != j and M[i, j] > 1.0 - SWAP and M[j, i] > 1.0 - SWAP
+            if swapped and first < 0:
+                first, other = i, j
+            elif swapped and i != other:
+                return first, i
+    return first, -1
+
+
 @compiled
 def grow_aligned(
     M: np.ndarray, n_rotations: int, threshold: float, least: float, enough: int
@@ -152,6 +168,9 @@ def grow_aligned(
     takes, of the pairs (i, best partner of i), disjoint ones in decreasing gain as long as it is at least
     ``threshold`` of the largest. A pair's gain changes only if one of its rows is rotated, so a layer of m pairs
     costs O(nm), not O(n²).
+
+    What is left of a permutation may be swaps, (0 1; 1 0) twice or more often, which no single rotation improves.
+    Then a quarter turn that joins two of them, at no loss, is taken first.
 
     Args:
         M: QᵀR, shape (n, n); overwritten.
@@ -172,11 +191,16 @@ def grow_aligned(
     while k < n_rotations:
         _find_partners(M, stale, gain, partner)
         order = falling_order(gain)
-        if not gain[order[0]] > least:
-            break
         lowest, lo, room = threshold * gain[order[0]], k, k + min(n_rotations - k, n // 2)
         pairs, angles = longer(pairs, angles, room)
         taken[:] = False
+        if not gain[order[0]] > least:
+            first, second = _two_swaps(M)
+            if second < 0 or k + 1 == n_rotations:  # alone, the turn is worth nothing
+                break
+            taken[first] = taken[second] = True
+            pairs[k, 0], pairs[k, 1], angles[k] = first, second, 0.5 * np.pi
+            k, lowest = k + 1, np.inf
         for i in order:
             j = partner[i]
             if gain[i] < lowest or k == n_rotations:

@@ -36,6 +36,8 @@ class OrthogonalForms(Forms):
 
     def may_recover(self) -> bool:
         if self.request.wiring == "auto":
+            if not np.count_nonzero(self.matrix * self.signs - np.eye(self.n)):
+                return False  # pairs without any rotation are the identity as well
             return Butterfly(self.n).n_rotations <= self.job.budget
         wiring = self.request.fixed_wiring(self.n)
         return isinstance(wiring, Butterfly) and wiring.depth == 1

@@ -60,11 +60,14 @@ class SymmetricForms(Forms):
             return False
         if wiring.reverse and self.n & (self.n - 1):
             return False  # recovery knows reversed butterflies on powers of two only
+        if request.wiring == "auto" and not np.count_nonzero(self.matrix - np.diag(np.diagonal(self.matrix))):
+            return False  # a diagonal is a butterfly of angles that are zero, and pairs without any
         allowed = Butterfly(self.n).n_rotations <= self.job.budget
         return request.wiring != "auto" or (allowed and request.target_angle is None and self.n > 1)
 
     def is_enough(self, name: str, candidate: Candidate) -> bool:
-        return name == "recovery" and candidate.objective < EXACT**2
+        free = candidate.operator.rotation.n_rotations == 0  # exact and without rotations: no form is cheaper
+        return (name == "recovery" or (free and self.target == "matrix")) and candidate.objective < EXACT**2
 
     def is_promising(self, scout: float, best: float) -> bool:
         # More work takes 7 % off the squared error at most, on random matrices and on butterflies in noise.
@@ -129,6 +132,10 @@ class SymmetricForms(Forms):
         within = [
             c for c in candidates if cost_of(c.operator, self.job.prices).of(family.unit) <= family.amount
         ]
+        exact = [c for c in within if c.objective < EXACT**2]
+        if exact:  # what is left is rounding: the cheapest
+            costs = [cost_of(c.operator, self.job.prices) for c in exact]
+            return exact[min(range(len(exact)), key=lambda k: (costs[k].of(family.unit), costs[k].floats))]
         probes = HURRIED if self.job.watch.status else n_probes(self.n)
         angles = [
             error_angle(self.matrix, c.operator, probes, seed=self.request.seed + 2)

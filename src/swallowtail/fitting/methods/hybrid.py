@@ -12,6 +12,7 @@ what a budget buys. Its members are fitted here:
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.build import FEWEST
 from swallowtail.fitting.core.moves import FINISH
+from swallowtail.fitting.core.objectives import EXACT
 from swallowtail.fitting.core.product import conjugate, power_of_two
 from swallowtail.fitting.core.records import Callback, DenseFit, History, Listener, Stop
 from swallowtail.fitting.methods.low_rank import LowRank, cut, diagonal_low_rank
@@ -150,16 +152,27 @@ class _Turns:
 
     def without_rotations(self, plan: Plan) -> None:
         """c·I + low rank, and a diagonal + low rank."""
-        self._keep_form("c·I", cut(self._values, self._vectors, plan.multiple))
-        most = len(plan.rotations) - 1
-        start = cut(self._values, self._vectors, most)
+        by_rank = lambda r: cut(self._values, self._vectors, r)
+        self._keep_form("c·I", by_rank, plan.multiple)
         with contextlib.suppress(Stop, KeyboardInterrupt):
             pulse = lambda: self.listener("terms", 0, self.found["c·I"].value)
-            self._keep_form("diagonal", diagonal_low_rank(self.H, most, start, pulse=pulse))
+            fit = lambda r: diagonal_low_rank(self.H, r, by_rank(r), pulse=pulse)
+            self._keep_form("diagonal", fit, len(plan.rotations) - 1)
 
-    def _keep_form(self, name: str, form: LowRank) -> None:
-        rest = self.H - (form.V * form.w) @ form.V.T - np.diag(form.diagonal)
-        self._keep(name, HybridFit.without_rotations(form, [(name, 0, self._value(rest))]))
+    def _keep_form(self, name: str, fit: Callable[[int], LowRank], most: int) -> None:
+        """Keep the form with the most terms or, where fewer are exact as well, with the fewest that are."""
+        form, low = fit(most), 0
+        while low < most and self._left(form) < EXACT:
+            middle = (low + most) // 2
+            fewer = fit(middle)
+            if self._left(fewer) < EXACT:
+                form, most = fewer, middle
+            else:
+                low = middle + 1
+        self._keep(name, HybridFit.without_rotations(form, [(name, 0, self._left(form))]))
+
+    def _left(self, form: LowRank) -> float:
+        return self._value(self.H - (form.V * form.w) @ form.V.T - np.diag(form.diagonal))
 
     def scout(self, n_rotations: int, rank: int) -> float:
         """The error that short turns reach."""

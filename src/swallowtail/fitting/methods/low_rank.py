@@ -13,9 +13,12 @@ from collections.abc import Callable
 import numpy as np
 import scipy
 
+from swallowtail.fitting.core.objectives import EXACT
+
 FULL_EIGH = 1500  # up to this n all eigenvectors are cheaper than choosing which to ask for
 SMALL = 400  # up to this n a second eigendecomposition is cheaper than the turns it saves
 TURNS, FEW = 400, 10  # of the diagonal and the low rank, at most; so few are not worth that decomposition
+FROM_HERE = 20  # turns from a second start, which goes on if it is ahead by then
 WORK = 8e9  # multiply-adds that all turns together may take
 SETTLED = 1e-7  # relative change of the error between two looks at which the turns end
 LOOKS = 5  # turns between two looks
@@ -98,7 +101,7 @@ def diagonal_low_rank(
     settled: float = SETTLED,
     most: int = TURNS,
 ) -> LowRank:
-    """A diagonal + rank r, the best in Frobenius norm that turns from the best c·I + rank r reach.
+    """A diagonal + rank r, the best in Frobenius norm that turns reach from the best c·I + rank r, or a second start.
 
     Args:
         H: symmetric, shape (n, n).
@@ -115,10 +118,27 @@ def diagonal_low_rank(
     largest = float(np.abs(H).max(initial=0.0)) or 1.0
     A = H / largest
     start = low_rank(H, [rank])[rank] if start is None else start
-    turns = _Turns(A, start.w / largest, start.V, well_begun=n <= SMALL and most > FEW)
-    turns.run(min(most, max(20, int(work / (4.0 * n * n * (rank + SPARE))))), settled, pulse)
-    d, w, V = turns.best
+    well_begun = n <= SMALL and most > FEW
+    most = min(most, max(20, int(work / (4.0 * n * n * (rank + SPARE)))))
+    best = _Turns(A, start.w / largest, start.V, well_begun)
+    best.run(most, settled, pulse)
+    if well_begun and best.error > EXACT:
+        # There are local minima. This start has small diagonals: what is left of each entry by the largest beside it.
+        beside = np.abs(A - np.diag(np.diagonal(A))).max(axis=1)
+        again = _Turns(A, *_cut_off(A, np.diagonal(A) - beside, rank), well_begun)
+        again.run(min(most, FROM_HERE), settled, pulse)
+        if again.error < best.error:
+            again.run(most, settled, pulse)
+            best = again
+    d, w, V = best.best
     return LowRank(d * largest, w * largest, V)
+
+
+def _cut_off(A: np.ndarray, d: np.ndarray, r: int) -> tuple[np.ndarray, np.ndarray]:
+    """The r eigenvalues of A − diag(d) that are largest in magnitude, and their vectors."""
+    values, vectors = np.linalg.eigh(A - np.diag(d))
+    order = np.argsort(-np.abs(values), kind="stable")[:r]
+    return values[order], vectors[:, order]
 
 
 class _Turns:
@@ -131,8 +151,7 @@ class _Turns:
         self.best, self.error = (self.d, w, V), self._error(w, V)
         width = min(len(w) + SPARE, len(A))
         if well_begun:  # by a second eigendecomposition
-            values, vectors = np.linalg.eigh(A - np.diag(self.d))
-            self.space = vectors[:, np.argsort(-np.abs(values), kind="stable")[:width]]
+            self.space = _cut_off(A, self.d, width)[1]
         else:
             spare = np.random.default_rng(0).standard_normal((len(A), width - len(w)))
             self.space = np.concatenate([V, spare], axis=1)
