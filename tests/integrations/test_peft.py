@@ -1,6 +1,10 @@
 """Givens fine-tuning as a method of peft: trained, saved, merged; several adapters; wrong modules refused."""
 
 import copy
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -203,6 +207,16 @@ def test_a_layer_of_an_encoder_is_adapted_once_its_shortcut_is_off():
             assert (model(x) - expected).norm() > 0.01 * expected.norm()
     finally:
         torch.backends.mha.set_fastpath_enabled(True)
+
+
+def test_an_installation_that_is_broken_says_so_itself(tmp_path):
+    (tmp_path / "peft.py").write_text("raise ImportError('torchvision is of another version')\n")
+    env = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2] / "src")])
+    }
+    command = [sys.executable, "-c", "import swallowtail.integrations.peft"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=env, check=False)
+    assert done.stderr.strip().endswith("ImportError: torchvision is of another version")
 
 
 def test_safe_merge_leaves_the_weight_alone():

@@ -34,6 +34,8 @@ try:
     )
     from transformers.pytorch_utils import Conv1D
 except ImportError as error:
+    if error.name is None:  # both are there; something that they import is broken, and they say what
+        raise
     raise absent("swallowtail.integrations.peft", "peft ≥ 0.21", "peft", name=error.name) from error
 
 from swallowtail import checks
