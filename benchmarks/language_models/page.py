@@ -17,6 +17,7 @@ from benchmarks.language_models.study_page import others, recovery, rows_of, spr
 
 PAGE = ROOT / "docs" / "language_models.md"
 STEPS = "learning-step-cuda"
+TUNED = "finetune-cpu"
 HELD_OUT, EASY, SHORT, LARGE = "quantise-cpu-300", "quantise-cpu-300-w3-w4a8", "quantise-cpu", "quantise-cuda"
 DTYPES = ("float32", "bfloat16")
 LANGUAGES = ("Python", "English")
@@ -29,6 +30,7 @@ def report() -> None:
     _put(EASY, quantised(_study(EASY), ("W3", "W4A8"), steps=False))
     _put(SHORT, quantised(_study(SHORT), ("W4A4", "W2", "W4"), steps=False, verdict=False))
     _put(LARGE, quantised(_study(LARGE), ("W4A4", "W2")))
+    _put(TUNED, finetuned(_study(TUNED)))
 
 
 def _put(name: str, lines: Iterator[str]) -> None:
@@ -123,6 +125,32 @@ def held_out(studies: dict[str, dict[str, Any]]) -> Iterator[str]:
     yield from table(columns, costs=False, steps=False)
     for text, study in studies.items():
         yield from spreads(study, settings, f"{text}: what")
+
+
+def finetuned(study: dict[str, Any]) -> Iterator[str]:
+    """Every method after as many steps, and after as much time; the best of few numbers in bold."""
+    whole, *_ = rows = study["same_steps"]
+    timed = {row["method"]: row for row in study["same_time"]}
+    best = [
+        min(r["loss"] for r in found if r["method"] != whole["method"]) for found in (rows, timed.values())
+    ]
+    steps = whole["steps"]
+    yield from (
+        "",
+        f"| | learned numbers | ms per step | loss after {steps} steps | in LoRA's time (steps) | kept for backward |",
+        "|---" * 6 + "|",
+    )
+    for row in sorted(rows, key=lambda r: (r is not whole, r["loss"])):
+        other = timed[row["method"]]
+        losses = [
+            f"**{r['loss']:.3f}**" if r["loss"] == b else f"{r['loss']:.3f}"
+            for r, b in zip((row, other), best, strict=True)
+        ]
+        yield (
+            f"| {row['method']} | {row['parameters']:,} | {row['step']:.0f} | {losses[0]} | {losses[1]} "
+            f"({other['steps']}) | {row['kept']:.0f} MB |"
+        )
+    yield from ("", f"Before, the loss on the new text is {study['before']:.3f} nats per byte.", "")
 
 
 if __name__ == "__main__":

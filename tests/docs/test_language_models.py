@@ -108,6 +108,9 @@ def test_finetune(tmp_path):
     record = run("finetune.py", tmp_path)
     rows = {row["method"]: row for row in record["same_steps"]}
     ours, rival = rows["Givens, 8 rounds"], rows["BOFT, blocks of 4"]
-    assert ours["seconds"] < rival["seconds"]
+    assert ours["step"] < rival["step"]
+    counts = {row["method"]: row["steps"] for row in record["same_time"]}
+    shortest = rows["LoRA, rank 2"]["step"]
+    assert counts == {name: max(1, round(25 * shortest / row["step"])) for name, row in rows.items()}
     assert ours["kept"] < rival["kept"]
     assert abs(ours["loss"] - rows["OFT, blocks of 8"]["loss"]) < 0.3
