@@ -78,7 +78,10 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--seconds", type=float, help="for everything; what takes longer is left out")
     parser.add_argument("--output", type=Path, default=Path("demo-output"))
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.earlier is not None and not options.earlier.is_file():  # before the model is trained
+        parser.error(f"--earlier: expected a file, got nothing at {options.earlier}")
+    return options
 
 
 def trained(

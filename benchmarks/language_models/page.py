@@ -1,4 +1,4 @@
-"""The tables of docs/language_models.md that were measured on a GPU, from the committed rows.
+"""The tables of docs/language_models.md about quantising, from the committed rows.
 
 python -m benchmarks.language_models.page
 """
@@ -13,21 +13,32 @@ from benchmarks.common.bars import Bar
 from benchmarks.common.pages import ROOT, replace_between
 from benchmarks.common.rows import RESULTS, Row, read_rows
 from benchmarks.language_models.learning_step import BAR, BAR_AT
+from benchmarks.language_models.study_page import others, recovery, rows_of, spreads, table
 
 PAGE = ROOT / "docs" / "language_models.md"
-STEPS, STUDY = "learning-step-cuda", "quantise-cuda"
+STEPS = "learning-step-cuda"
+TUNED = "finetune-cpu"
+HELD_OUT, EASY, SHORT, LARGE = "quantise-cpu-300", "quantise-cpu-300-w3-w4a8", "quantise-cpu", "quantise-cuda"
 DTYPES = ("float32", "bfloat16")
-SETTINGS = ("W4A4", "W2")  # of the study's table
-BASELINES = ("Hadamard", "random Hadamard", "Hadamard, ratios learned")  # the best is what learning must beat
-SAME = 1e-5  # between the losses of a model that one run kept in a file and another read
-RECOVERED = 0.5  # of the loss that the best of them leaves, at least
+LANGUAGES = ("Python", "English")
 
 
 def report() -> None:
-    """Both tables."""
-    replace_between(PAGE, f"<!-- {STEPS} -->", f"<!-- end {STEPS} -->", learning_steps(read_rows(STEPS)))
-    study = json.loads((RESULTS / f"{STUDY}.json").read_text())
-    replace_between(PAGE, f"<!-- {STUDY} -->", f"<!-- end {STUDY} -->", quantised(study))
+    """All of them."""
+    _put(STEPS, learning_steps(read_rows(STEPS)))
+    _put(HELD_OUT, held_out({text: _study(f"{HELD_OUT}-{text.lower()}") for text in LANGUAGES}))
+    _put(EASY, quantised(_study(EASY), ("W3", "W4A8"), steps=False))
+    _put(SHORT, quantised(_study(SHORT), ("W4A4", "W2", "W4"), steps=False, verdict=False))
+    _put(LARGE, quantised(_study(LARGE), ("W4A4", "W2")))
+    _put(TUNED, finetuned(_study(TUNED)))
+
+
+def _put(name: str, lines: Iterator[str]) -> None:
+    replace_between(PAGE, f"<!-- {name} -->", f"<!-- end {name} -->", lines)
+
+
+def _study(name: str) -> dict[str, Any]:
+    return json.loads((RESULTS / f"{name}.json").read_text())
 
 
 def learning_steps(rows: list[Row]) -> Iterator[str]:
@@ -95,89 +106,51 @@ def _verdict(rows: list[Row], recorded: bool) -> str:
     return f"In bfloat16 at n = {BAR_AT} the goal was {BAR:g} times: {'; '.join(said)}.{why}"
 
 
-def quantised(study: dict[str, Any]) -> Iterator[str]:
+def quantised(
+    study: dict[str, Any], settings: tuple[str, ...], steps: bool = True, verdict: bool = True
+) -> Iterator[str]:
     """The study's rows; whether learning recovers what it should."""
-    rows = [r | {"other": _other(study, r)} for r in study["rows"] if r["setting"] in SETTINGS]
-    left = {s: _left([r for r in rows if r["setting"] == s]) for s in SETTINGS}
-    best = {s: min((r["loss"] for r in rows if r["setting"] == s), default=0.0) for s in SETTINGS}
+    columns = {s: rows_of(study, s) for s in settings}
+    yield from table(columns, steps=steps)
+    yield from others(study, columns)
+    for s in settings if verdict else ():
+        yield from (recovery(s, columns[s]), "")
+    yield from spreads(study, settings)
+
+
+def held_out(studies: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """The two models that no method was made on, side by side."""
+    settings = ("W4A4", "W2")
+    columns = {f"{s}, {text}": rows_of(study, s) for s in settings for text, study in studies.items()}
+    yield from table(columns, costs=False, steps=False)
+    for text, study in studies.items():
+        yield from spreads(study, settings, f"{text}: what")
+
+
+def finetuned(study: dict[str, Any]) -> Iterator[str]:
+    """Every method after as many steps, and after as much time; the best of few numbers in bold."""
+    whole, *_ = rows = study["same_steps"]
+    timed = {row["method"]: row for row in study["same_time"]}
+    best = [
+        min(r["loss"] for r in found if r["method"] != whole["method"]) for found in (rows, timed.values())
+    ]
+    steps = whole["steps"]
     yield from (
         "",
-        "| | " + " | ".join(SETTINGS) + " | steps | learned numbers | µs per token |",
-        "|---" * (4 + len(SETTINGS)) + "|",
+        f"| | learned numbers | ms per step | loss after {steps} steps | in LoRA's time (steps) | kept for backward |",
+        "|---" * 6 + "|",
     )
-    for base, steps in dict.fromkeys((_base(r), r.get("steps", 0)) for r in rows):
-        mine = {r["setting"]: r for r in rows if (_base(r), r.get("steps", 0)) == (base, steps)}
-        cells = [_loss(mine[s], left[s], best[s]) if s in mine else "" for s in SETTINGS]
-        numbers, extra = next((r["parameters"], r["extra"]) for r in mine.values())
+    for row in sorted(rows, key=lambda r: (r is not whole, r["loss"])):
+        other = timed[row["method"]]
+        losses = [
+            f"**{r['loss']:.3f}**" if r["loss"] == b else f"{r['loss']:.3f}"
+            for r, b in zip((row, other), best, strict=True)
+        ]
         yield (
-            f"| {base} | "
-            + " | ".join([*cells, str(steps or ""), f"{numbers:,}" if numbers else "", f"{extra:.2f}"])
-            + " |"
+            f"| {row['method']} | {row['parameters']:,} | {row['step']:.0f} | {losses[0]} | {losses[1]} "
+            f"({other['steps']}) | {row['kept']:.0f} MB |"
         )
-    yield ""
-    if others := sorted({r["other"] for r in rows if r["other"]}):
-        losses = ", ".join(f"{loss:.3f}" for loss in others)
-        yield from (
-            f"† Of an earlier run of the same configuration, with a model that was trained anew: {losses} nats per "
-            f"byte, where this one has {study['loss']:.3f}.",
-            "",
-        )
-    for s in SETTINGS:
-        yield from (_recovery(s, [r for r in rows if r["setting"] == s], left[s]), "")
-    spread = {s: found["mean"] / found["deviation"] for s, found in study["spread"].items() if s in SETTINGS}
-    if spread:
-        times = " and ".join(f"{times:.0f} times its spread over seeds at {s}" for s, times in spread.items())
-        yield from (f"What random Hadamard matrices leave is {times}.", "")
-
-
-def _left(rows: list[dict[str, Any]]) -> float:
-    """The loss that the best baseline leaves, of this run's model if it has one."""
-    mine = [r for r in rows if _base(r) in BASELINES]
-    return min((r["loss"] for r in [r for r in mine if not r["other"]] or mine), default=float("nan"))
-
-
-def _loss(row: dict[str, Any], left: float, best: float) -> str:
-    """With the share that is recovered, where a method is more than a baseline; none where this is of another model."""
-    digits = 4 if row["setting"] == "W4A4" else 3
-    cell = f"{row['loss']:.{digits}f}"
-    if _base(row) not in (*BASELINES, "round to nearest") and not row["other"]:
-        cell += f" ({100 * (1 - row['loss'] / left):.0f} %)".replace("-", "−")
-    return (f"**{cell}**" if row["loss"] == best else cell) + (" †" if row["other"] else "")
-
-
-def _other(study: dict[str, Any], row: dict[str, Any]) -> float | None:
-    """The loss of the model that a row is of, if that is not this run's."""
-    run = row.get("run", 0)
-    loss = float(study["earlier"][run - 1]["loss"]) if run else float(study["loss"])
-    return None if abs(loss - study["loss"]) < SAME else loss
-
-
-def _base(row: dict[str, Any]) -> str:
-    """The method, without the number of steps that its title has in a later pass."""
-    return str(row["method"]).removesuffix(f", {row.get('steps', 0)} steps")
-
-
-def _recovery(setting: str, rows: list[dict[str, Any]], left: float) -> str:
-    """The best learned rotation, and the best of all."""
-    # A dense map has 20 times the numbers and is no rotation, and compensation goes with any method.
-    ours = [
-        r
-        for r in rows
-        if r["parameters"]
-        and "dense" not in r["method"]
-        and "compensated" not in r["method"]
-        and _base(r) not in BASELINES
-    ]
-    ours = [r for r in ours if not r["other"]] or ours  # of the model that Hadamard's row is of
-    if not ours:
-        return f"At {setting} no learned rotations were tried."
-    best = min(ours, key=lambda r: r["loss"])
-    share = Bar(setting, 1 - best["loss"] / left, "≥", RECOVERED)
-    verdict = "met" if share.met else "missed"
-    return (
-        f'At {setting} the best learned rotations are "{best["method"]}". They recover {100 * share.value:.0f} % of '
-        f"the {left:.4f} that the best Hadamard row leaves (asked ≥ {100 * RECOVERED:.0f} %: {verdict})."
-    )
+    yield from ("", f"Before, the loss on the new text is {study['before']:.3f} nats per byte.", "")
 
 
 if __name__ == "__main__":

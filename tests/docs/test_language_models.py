@@ -58,6 +58,19 @@ def test_quantise_keeps_rows_of_the_same_configuration(tmp_path):
     assert {row["run"] for row in third["rows"]} == {0}
 
 
+def test_an_earlier_file_that_is_not_there_is_noticed_before_training(tmp_path):
+    command = [
+        sys.executable,
+        str(ROOT / "examples" / "quantise.py"),
+        "--earlier",
+        str(tmp_path / "none.json"),
+    ]
+    env = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=env, check=False)
+    assert done.returncode == 2
+    assert "--earlier: expected a file, got nothing at" in done.stderr
+
+
 class Recording:
     """In place of a CUDA graph: it runs again what it has seen; as ``stale``, with the angles that it saw."""
 
@@ -108,6 +121,9 @@ def test_finetune(tmp_path):
     record = run("finetune.py", tmp_path)
     rows = {row["method"]: row for row in record["same_steps"]}
     ours, rival = rows["Givens, 8 rounds"], rows["BOFT, blocks of 4"]
-    assert ours["seconds"] < rival["seconds"]
+    assert ours["step"] < rival["step"]
+    counts = {row["method"]: row["steps"] for row in record["same_time"]}
+    shortest = rows["LoRA, rank 2"]["step"]
+    assert counts == {name: max(1, round(25 * shortest / row["step"])) for name, row in rows.items()}
     assert ours["kept"] < rival["kept"]
     assert abs(ours["loss"] - rows["OFT, blocks of 8"]["loss"]) < 0.3

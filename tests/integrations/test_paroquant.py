@@ -1,7 +1,9 @@
 """ParoQuant's checkpoints, against its definition written out as loops."""
 
+import json
 import math
 
+import numpy as np
 import pytest
 import torch
 from cases import normal, relative_error
@@ -9,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from swallowtail import Butterfly, Grouped
 from swallowtail.errors import ArgumentError
-from swallowtail.integrations import paroquant
+from swallowtail.integrations import awq, paroquant
 from swallowtail.nn import Rotate
 
 
@@ -35,7 +37,9 @@ def tensors_of(n, size, rounds, seed=0):
     }
 
 
-@pytest.mark.parametrize(("n", "size", "rounds"), [(256, 128, 8), (192, 64, 1), (24, 6, 3)])
+@pytest.mark.parametrize(
+    ("n", "size", "rounds"), [(256, 128, 8), (192, 64, 1), (24, 6, 3), (3584, 128, 2), (13696, 128, 2)]
+)
 def test_the_transform_is_theirs_and_goes_both_ways(n, size, rounds):
     tensors = tensors_of(n, size, rounds)
     layer, x = paroquant.from_tensors(tensors, size), normal(n)
@@ -75,11 +79,46 @@ def test_checkpoints_go_both_ways(tmp_path):
     assert bool((error.abs().amax(-1) < 0.75 * steps).all())
 
 
+def test_a_checkpoint_of_several_files_is_read_from_its_folder(tmp_path):
+    dense, shared = tensors_of(24, 6, 3), tensors_of(12, 6, 2, seed=5)
+    whole = {f"q.{part}": t for part, t in dense.items()}
+    whole |= {f"experts.gate_up_weight_{part}": t for part, t in shared.items()}
+    first = {"q.theta": whole.pop("q.theta"), "embedding": normal(3, 4)}
+    save_file(first, tmp_path / "model-00001-of-00002.safetensors")
+    save_file(whole, tmp_path / "model-00002-of-00002.safetensors")
+    with pytest.raises(ArgumentError, match=r"q.pairs: expected a tensor of that name.*; try the folder"):
+        paroquant.load(tmp_path / "model-00001-of-00002.safetensors", 6)
+    with pytest.raises(ArgumentError, match=r"multiple of 128.*; try the group_size of its config.json"):
+        paroquant.load(tmp_path)
+    settings = {"quantization_config": {"quant_method": "paroquant", "group_size": 6}}
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    checkpoint = paroquant.load(tmp_path)
+    assert sorted(checkpoint.rotations) == ["experts.gate_up_weight", "q"]
+    assert list(checkpoint.tensors) == ["embedding"]
+    paroquant.save(tmp_path / "ours.safetensors", checkpoint)
+    ours = load_file(tmp_path / "ours.safetensors")
+    assert sorted(ours) == sorted({**first, **whole})
+    assert all(torch.equal(ours[name], t) for name, t in {**first, **whole}.items())
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ArgumentError, match=r"expected a folder with safetensors files, got none of them"):
+        paroquant.load(tmp_path / "none")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_other_precisions_are_read(dtype):
+    tensors = tensors_of(24, 6, 3)
+    other = {name: t.to(dtype) if t.is_floating_point() else t for name, t in tensors.items()}
+    layer = paroquant.from_tensors(other, 6)
+    again = paroquant.from_tensors(paroquant.to_tensors(layer.to(dtype)), 6)
+    assert torch.equal(again.angles, layer.angles.float())
+    assert torch.equal(again.scales, layer.scales.float())
+
+
 def test_weights_are_packed_as_awq_packs_them():
     codes = torch.arange(16).repeat(2, 1)
-    packed = paroquant._pack(codes)
+    packed = awq._pack(codes)
     assert [f"{int(word) & 0xFFFFFFFF:08x}" for word in packed[0]] == ["75316420", "fdb9eca8"]
-    assert torch.equal(paroquant._unpack(packed), codes)
+    assert torch.equal(awq._unpack(packed), codes)
 
 
 @pytest.mark.parametrize("name", ["theta", "channel_scales"])
@@ -98,14 +137,40 @@ def test_other_layouts_are_refused(tmp_path):
     ):
         paroquant.from_tensors(good, 64)
     with pytest.raises(
-        ArgumentError, match=r"pairs: expected int16 of shape .*, got shape .* of torch.int64"
+        ArgumentError, match=r"pairs: expected int16 places .*, got torch.int64; try .to\(torch.int16\)"
     ):
         paroquant.from_tensors({**good, "pairs": good["pairs"].long()})
-    with pytest.raises(ArgumentError, match=r"theta: expected real numbers of shape \(2, 128\)"):
+    for pairs, size in ((good["pairs"][:, :0], 128), (good["pairs"][0], 128), (good["pairs"], 512)):
+        with pytest.raises(ArgumentError, match=r"pairs: expected shape \(rounds, a mult.*; try the group_s"):
+            paroquant.from_tensors({**good, "pairs": pairs}, size)
+    twice = good["pairs"].clone()
+    twice[1, 128:] = twice[0, :128].clamp(max=126)
+    with pytest.raises(ArgumentError, match=r"got 127 numbers from 0 to 126 in block 1 of round 1; try the"):
+        paroquant.from_tensors({**good, "pairs": twice})
+    with pytest.raises(ArgumentError, match=r"tensors: expected a Mapping, got NoneType; try the dict"):
+        paroquant.from_tensors(None)
+    with pytest.raises(ArgumentError, match=r"theta: expected a Tensor, got ndarray; try torch.as_tensor"):
+        paroquant.from_tensors({name: np.asarray(t) for name, t in good.items()})
+    with pytest.raises(
+        ArgumentError, match=r"theta: expected a tensor.*only q.theta, .*; try the names theta"
+    ):
+        paroquant.from_tensors({f"q.{name}": t for name, t in good.items()})
+    for bad in ({"q": Rotate(8)}, None):
+        with pytest.raises(
+            ArgumentError, match=r"checkpoint: expected a Checkpoint, .*; try paroquant.Check"
+        ):
+            paroquant.save(tmp_path / "new.safetensors", bad)
+    with pytest.raises(ArgumentError, match=r"q.w: expected a Tensor, got int"):
+        paroquant.save(tmp_path / "new.safetensors", paroquant.Checkpoint({}, {"q.w": 3}))
+    with pytest.raises(
+        ArgumentError, match=r"theta: expected real numbers of shape \(2, 128\).*; try the pairs"
+    ):
         paroquant.from_tensors({**good, "theta": good["theta"][:1]})
     with pytest.raises(ArgumentError, match="pairs: expected a tensor of that name, got only theta"):
         paroquant.from_tensors({"theta": good["theta"]})
-    with pytest.raises(ArgumentError, match="channel_scales: expected 256 real numbers"):
+    with pytest.raises(
+        ArgumentError, match=r"channel_scales: expected 256 real numbers.*; try the scales of"
+    ):
         paroquant.from_tensors({**good, "channel_scales": torch.ones(3)})
     save_file({"rotation.angles": torch.zeros(3)}, tmp_path / "other.safetensors")
     with pytest.raises(
@@ -125,6 +190,13 @@ def test_other_layouts_are_refused(tmp_path):
     ):
         paroquant.dequantise({}, "q")
     packed = paroquant.quantise(normal(8, 256), "q")
+    with pytest.raises(ArgumentError, match=r"got no k.qweight; try 'q'"):
+        paroquant.dequantise(packed, "k")
+    of_gptq = {"q.qweight": torch.zeros(32, 16), "q.qzeros": torch.zeros(2, 2), "q.scales": torch.ones(2, 16)}
+    with pytest.raises(
+        ArgumentError, match=r"q: expected qweight .*; try a checkpoint packed as AWQ does it"
+    ):
+        paroquant.dequantise(of_gptq, "q")
     for part, other in (
         ("qzeros", packed["q.qzeros"][:1]),
         ("scales", packed["q.scales"][:0]),

@@ -1,6 +1,10 @@
 """Givens fine-tuning as a method of peft: trained, saved, merged; several adapters; wrong modules refused."""
 
 import copy
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -53,7 +57,8 @@ def test_it_starts_as_the_identity_and_learns():
 @pytest.mark.parametrize("name", CONFIGS)
 def test_saved_merged_and_unmerged(name, tmp_path):
     model, x = adapted(**CONFIGS[name]), normal(7, 40)
-    expected = model(x)
+    expected, scales = model(x), model.base_model.model[0].givens_R["default"].scales
+    assert scales is None or (scales - 1).norm() > 0.1
     model.save_pretrained(tmp_path)
     again = peft.PeftModel.from_pretrained(base(), tmp_path)
     assert torch.equal(again(x), expected)
@@ -128,8 +133,18 @@ def test_what_cannot_be_adapted_or_merged():
         ArgumentError, match=r"target_modules, 0: expected a Linear, got Conv2d; try names of Lin"
     ):
         adapted(nn.Sequential(nn.Conv2d(3, 4, 1)), target_modules=["0"])
-    with pytest.raises(ArgumentError, match="size: expected at most n = 40, got 128; try `size=40`"):
+    with pytest.raises(
+        ArgumentError, match=r"size for 0: expected at most n = 40, got 128; try `size=40`, or leave it out"
+    ):
         adapted(size=128)
+    for name, bad, expected in (
+        ("size", 1, "an integer ≥ 2"),
+        ("size", "16", "an integer ≥ 2"),
+        ("scales", "yes", "True or False"),
+        ("init_weights", "gaussian", "True or False"),
+    ):
+        with pytest.raises(ArgumentError, match=f"{name}: expected {expected}, got"):
+            GivensConfig(**{name: bad})
     with pytest.raises(ArgumentError, match="wiring: expected one of 'grouped', 'butterfly', got 'pairs'"):
         GivensConfig(wiring="pairs")
     with pytest.raises(ArgumentError, match="layers_pattern: expected it with layers_to_transform"):
@@ -155,6 +170,53 @@ def test_what_cannot_be_adapted_or_merged():
         ArgumentError, match="written without loss, got bnb 4bit codes; try keeping the adapter"
     ):
         model.merge_adapter()
+
+
+def test_layers_can_be_chosen():
+    def blocks():
+        return nn.ModuleDict({"h": nn.ModuleList(nn.ModuleDict({"f": nn.Linear(8, 8)}) for _ in range(2))})
+
+    config = GivensConfig(target_modules=["f"], layers_to_transform=0, layers_pattern="h")
+    model = peft.get_peft_model(blocks(), config)
+    assert [name for name, part in model.named_modules() if isinstance(part, GivensLinear)] == [
+        "base_model.model.h.0.f"
+    ]
+
+
+def test_linears_that_are_not_called_are_refused():
+    attention, coder = nn.MultiheadAttention(8, 2), nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    computed = nn.utils.parametrizations.weight_norm(nn.Linear(8, 8))
+    for module, name, message in (
+        (attention, "0.out_proj", "MultiheadAttention never calls; leave it out"),
+        (coder, "0.linear1", "TransformerEncoderLayer does not call in evaluation; try `torch.backends"),
+        (computed, "0", "a parametrised one; try torch.nn.utils.parametrize.remove_param"),
+    ):
+        with pytest.raises(
+            ArgumentError, match=f"target_modules, {name}: expected a Linear .* got .*{message}"
+        ):
+            adapted(nn.Sequential(module), target_modules=[name])
+
+
+def test_a_layer_of_an_encoder_is_adapted_once_its_shortcut_is_off():
+    coder, x = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True).eval(), normal(2, 3, 8).float()
+    expected = coder(x)
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        model = adapted(nn.Sequential(coder), target_modules=["0.linear1"]).eval()
+        with torch.no_grad():
+            assert (model(x) - expected).norm() > 0.01 * expected.norm()
+    finally:
+        torch.backends.mha.set_fastpath_enabled(True)
+
+
+def test_an_installation_that_is_broken_says_so_itself(tmp_path):
+    (tmp_path / "peft.py").write_text("raise ImportError('torchvision is of another version')\n")
+    env = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2] / "src")])
+    }
+    command = [sys.executable, "-c", "import swallowtail.integrations.peft"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=env, check=False)
+    assert done.stderr.strip().endswith("ImportError: torchvision is of another version")
 
 
 def test_safe_merge_leaves_the_weight_alone():

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from cases import normal, relative_error
+from torch.nn.utils import prune
 
 from swallowtail import Butterfly, Grouped
 from swallowtail.errors import ArgumentError
@@ -118,12 +119,35 @@ def test_scales_are_trained_and_kept_in_half_precision():
     assert "scales=True" in repr(layer)
 
 
+@pytest.mark.parametrize("way", ["forward", "inverse", "T", "inverse_transpose"])
+def test_inputs_that_do_not_fit_are_refused_with_scales_too(way):
+    layer = Rotate(wiring=Grouped.fixed(8, 4), scales=True)
+    for bad, message in (
+        (torch.ones(3, 1), r"x: expected the last axis to be n = 8, got shape \(3, 1\)"),
+        (torch.tensor(1.0), r"x: expected the last axis to be n = 8, got shape \(\)"),
+        (torch.ones(8, 3), r"the axis before it is 8: try x.mT"),
+        (torch.ones(3, 8, dtype=torch.int64), r"x: expected float64, .*, got torch.int64"),
+        ([1.0] * 8, "x: expected a torch tensor, got list"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            getattr(layer, way)(bad)
+
+
 def test_what_cannot_be_folded():
     layer, quantised = Rotate(8, scales=True), torch.nn.Linear(8, 8)
     with pytest.raises(
-        ArgumentError, match=r"linear: expected a Linear, got Conv1d; try the torch.nn.Linear"
+        ArgumentError,
+        match=r"linear: expected a torch.nn.Linear, got torch.nn.*conv.Conv1d; try the torch.nn.Linear",
     ):
         layer.fold(torch.nn.Conv1d(8, 8, 1))
+    for computed in (
+        torch.nn.utils.parametrizations.orthogonal(torch.nn.Linear(8, 8)),
+        prune.identity(torch.nn.Linear(8, 8), "weight"),
+    ):
+        with pytest.raises(
+            ArgumentError, match=r"linear: expected a weight that is a parameter.*; try param"
+        ):
+            layer.fold(computed)
     with pytest.raises(ArgumentError, match="linear: expected 8 output features, got 7; try the other side"):
         layer.fold(torch.nn.Linear(8, 7), "output")
     with pytest.raises(

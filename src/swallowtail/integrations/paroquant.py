@@ -7,17 +7,20 @@ channels. Then comes a quantised weight. Beside every such Linear its safetensor
 - ``pairs`` (R, n), int16: in each block of a round, places inside the block; two neighbours form a pair (i, j),
 - ``theta`` (R, n/2): an angle per pair. Round 0 comes first, and takes x_i to c·x_i + s·x_j, x_j to c·x_j − s·x_i.
 
+Experts that share a rotation have it as ``gate_up_weight_theta`` and so on, with an underscore.
+
 A `Rotate` applies its last layer first, and its angles turn the other way. So round r is layer R − 1 − r, with −θ.
 
-The weight is stored as AWQ stores it: ``qweight`` (n, m/8) and ``qzeros`` (n/size, m/8), eight 4-bit numbers per int32,
-and ``scales`` (n/size, m).
+The weight is stored as AWQ stores it, see `swallowtail.integrations.awq`.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,22 +29,17 @@ from torch import Tensor
 
 from swallowtail import checks, io
 from swallowtail.errors import ArgumentError
+from swallowtail.integrations.awq import GREATEST, dequantise, quantise
 from swallowtail.nn import Rotate
 from swallowtail.wiring import Grouped
 
-LARGEST = 15  # of a 4-bit number
-ORDER = (
-    0,
-    2,
-    4,
-    6,
-    1,
-    3,
-    5,
-    7,
-)  # which of eight neighbouring columns the bits of an int32 hold, lowest first
+__all__ = ["Checkpoint", "dequantise", "from_tensors", "load", "quantise", "save", "to_tensors"]
+
 _NAMES = ("theta", "pairs", "channel_scales")
-GREATEST = torch.finfo(torch.float16).max
+# Rotations that experts share: an underscore joins these names to those of their tensors.
+_SHARED = ("gate_up_weight", "down_weight")
+_OF_FILES = "try the folder with all files of the checkpoint: a module's tensors may lie in two of them"
+_OF_CONFIG = "try the group_size of its config.json as `size`"
 LOST = 0.01  # of a scale may be lost to float16; normal numbers lose 0.0005 at most
 
 
@@ -52,67 +50,120 @@ class Checkpoint(NamedTuple):
     tensors: dict[str, Tensor]
 
 
-def load(path: str | os.PathLike[str], size: int = 128) -> Checkpoint:
-    """Read a safetensors file; ``size`` is the ``group_size`` of the checkpoint's config.json."""
-    tensors, _ = io.read(path)
-    names = [key.removesuffix(".theta") for key in tensors if key.endswith(".theta")]
+def load(path: str | os.PathLike[str], size: int | None = None) -> Checkpoint:
+    """Read a checkpoint: a safetensors file, or a folder with all files of one.
+
+    A large model lies in several files, and the tensors of one module may be in two of them: read its folder.
+
+    Args:
+        path: of the file or folder.
+        size: channels per block. Left out, it is the ``group_size`` of the folder's config.json, or 128 for a file.
+    """
+    folder = Path(checks.path("path", path)).is_dir()
+    tensors = _files(Path(path)) if folder else io.read(path)[0]
+    size = (_group_size(Path(path)) if folder else None) or 128 if size is None else size
+    names = [name for key in tensors if (name := _module(key))]
     if not names:
         got = f"{len(tensors)} tensors, none named theta"
         hint = "try the files that paroquant's convert command writes in mode real"
         raise ArgumentError(str(path), "a checkpoint of ParoQuant", got, hint)
     rotations = {}
     for name in names:
-        own = {part: tensors.pop(f"{name}.{part}", None) for part in _NAMES}
+        own = {part: tensors.pop(_key(name, part), None) for part in _NAMES}
         try:
             rotations[name] = from_tensors(
                 {part: tensor for part, tensor in own.items() if tensor is not None}, size
             )
         except ArgumentError as error:
-            where = f"{path}, {name}.{error.name}"
-            raise ArgumentError(where, error.expected, error.got, error.hint) from error
+            where = f"{path}, {_key(name, error.name)}"
+            hint = _OF_FILES if own["pairs"] is None else error.hint
+            raise ArgumentError(where, error.expected, error.got, hint) from error
     return Checkpoint(rotations, tensors)
 
 
+def _files(folder: Path) -> dict[str, Tensor]:
+    """The tensors of all safetensors files of a folder."""
+    paths = sorted(folder.glob("*.safetensors"))
+    if not paths:
+        hint = "try the folder that holds model.safetensors"
+        raise ArgumentError(str(folder), "a folder with safetensors files", "none of them", hint)
+    return {name: tensor for path in paths for name, tensor in io.read(path)[0].items()}
+
+
+def _group_size(folder: Path) -> int | None:
+    """As config.json has it, if there is one that says so."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf8"))
+        return config["quantization_config"]["group_size"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _module(key: str) -> str:
+    """The module whose angles ``key`` holds; "" if it holds something else."""
+    name = key.removesuffix("theta")[:-1]
+    return name if key == _key(name, "theta") else ""
+
+
+def _key(name: str, part: str) -> str:
+    """Of a tensor in the file."""
+    return f"{name}_{part}" if name.endswith(_SHARED) else f"{name}.{part}"
+
+
 def save(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
-    """Write a checkpoint, angles and channel scales in float16 as ParoQuant has them; see `to_tensors`."""
+    """Write a checkpoint as one file, angles and channel scales in float16 as ParoQuant has them; see `to_tensors`."""
+    checks.instance("checkpoint", checkpoint, Checkpoint, "try paroquant.Checkpoint(rotations, tensors)")
     rotations, tensors = checkpoint
+    for name, tensor in tensors.items():
+        checks.instance(name, tensor, Tensor, "try torch.as_tensor(…) on it")
     parts: dict[str, Tensor] = {}
     for name, layer in rotations.items():
         try:
-            parts |= {f"{name}.{part}": tensor for part, tensor in to_tensors(layer).items()}
+            parts |= {_key(name, part): tensor for part, tensor in to_tensors(layer).items()}
         except ArgumentError as error:
-            raise ArgumentError(f"{name}.{error.name}", error.expected, error.got, error.hint) from error
+            raise ArgumentError(_key(name, error.name), error.expected, error.got, error.hint) from error
     io.write(path, {**tensors, **parts}, {"format": "pt"})
 
 
 def from_tensors(tensors: Mapping[str, Tensor], size: int = 128) -> Rotate:
     """The transform of one Linear as a layer: Q (s ∘ x), with float32 parameters."""
-    missing = [name for name in ("theta", "pairs") if name not in tensors]
-    if missing:
-        raise ArgumentError(missing[0], "a tensor of that name", f"only {', '.join(tensors) or 'none'}")
-    theta, pairs = tensors["theta"], tensors["pairs"]
     size = checks.integer("size", size, at_least=2)
-    if pairs.ndim != 2 or pairs.dtype != torch.int16 or pairs.shape[1] % size or size % 2:
-        got = f"shape {tuple(pairs.shape)} of {pairs.dtype}"
-        hint = "try the group_size of its config.json as `size`"
-        raise ArgumentError("pairs", f"int16 of shape (rounds, a multiple of {size})", got, hint)
+    checks.instance("tensors", tensors, Mapping, "try the dict that safetensors.torch.load_file returns")
+    for name in _NAMES:
+        if name in tensors:
+            checks.instance(name, tensors[name], Tensor, "try torch.as_tensor(…) on it")
+        elif name != "channel_scales":
+            names = ", ".join(map(str, tensors)) or "none"
+            hint = "try the names theta, pairs and channel_scales, without that of the module"
+            raise ArgumentError(name, "a tensor of that name", f"only {names}", hint)
+    theta, pairs = tensors["theta"], tensors["pairs"].cpu()
+    if pairs.dtype != torch.int16:
+        hint = "try .to(torch.int16), if these are places inside a block as ParoQuant has them"
+        raise ArgumentError("pairs", "int16 places inside a block", pairs.dtype, hint)
+    if pairs.ndim != 2 or not pairs.shape[1] or pairs.shape[1] % size or size % 2:
+        expected = f"shape (rounds, a multiple of {size})" if size % 2 == 0 else "blocks of an even size"
+        got = f"shape {tuple(pairs.shape)}, in blocks of {size}"
+        raise ArgumentError("pairs", expected, got, _OF_CONFIG)
     n_rounds, n = pairs.shape
     if theta.shape != (n_rounds, n // 2) or not theta.dtype.is_floating_point:
-        got = f"shape {tuple(theta.shape)} of {theta.dtype}"
-        raise ArgumentError("theta", f"real numbers of shape ({n_rounds}, {n // 2})", got)
+        got, hint = f"shape {tuple(theta.shape)} of {theta.dtype}", "try the pairs of the same module"
+        raise ArgumentError("theta", f"real numbers of shape ({n_rounds}, {n // 2})", got, hint)
     theta = theta.float()  # also the 8-bit kinds, which torch can do little else with
     checks.finite("theta", theta)
     blocks = pairs.reshape(n_rounds, n // size, size).long()
-    if not bool((blocks.sort(-1).values == torch.arange(size)).all()):
-        hint = "try the group_size of its config.json as `size`"
-        raise ArgumentError("pairs", f"each of 0 … {size - 1} once per block", "something else", hint)
+    wrong = (blocks.sort(-1).values != torch.arange(size)).any(-1).nonzero()
+    if len(wrong):
+        (r, block), numbers = wrong[0].tolist(), blocks[tuple(wrong[0])]
+        got = f"{len(numbers.unique())} numbers from {numbers.min()} to {numbers.max()} in block {block} of round {r}"
+        raise ArgumentError("pairs", f"each of 0 … {size - 1} once per block", got, _OF_CONFIG)
     places = (blocks + torch.arange(0, n, size)[:, None]).reshape(n_rounds, n // 2, 2)
     wiring = Grouped.fixed(n, size, pairs=list(places.flip(0).numpy()))
-    layer = Rotate(wiring=wiring, scales=True)
+    layer = Rotate(wiring=wiring, scales=True, device=theta.device)
     scales = tensors.get("channel_scales", torch.ones(n))
     if scales.numel() != n or not scales.dtype.is_floating_point:
         got = f"shape {tuple(scales.shape)} of {scales.dtype}"
-        raise ArgumentError("channel_scales", f"{n} real numbers", got)
+        hint = "try the scales of the same module, or leave them out: they are 1 then"
+        raise ArgumentError("channel_scales", f"{n} real numbers", got, hint)
     scales = scales.float()
     checks.finite("channel_scales", scales)
     with torch.no_grad():
@@ -190,70 +241,3 @@ def _block_size(wiring: Any) -> int:
     if not same or wiring.n % size or size % 2:
         raise ArgumentError("wiring", expected, wiring, hint)
     return size
-
-
-def dequantise(tensors: Mapping[str, Tensor], name: str) -> Tensor:  # shape: (m, n)
-    """The weight of the module ``name`` in float32, from its ``qweight``, ``qzeros`` and ``scales``."""
-    missing = [part for part in ("qweight", "qzeros", "scales") if f"{name}.{part}" not in tensors]
-    if missing:
-        raise ArgumentError("name", "a module with qweight, qzeros and scales", f"no {name}.{missing[0]}")
-    weight, zero, scales = (tensors[f"{name}.{part}"] for part in ("qweight", "qzeros", "scales"))
-    shapes = [tuple(t.shape) for t in (weight, zero, scales)]
-    whole = (
-        len(set(map(len, shapes))) == 1
-        and scales.ndim == 2
-        and len(scales)
-        and len(weight) % len(scales) == 0
-    )
-    if not whole or shapes[1] != (len(scales), weight.shape[1]) or scales.shape[1] != 8 * weight.shape[1]:
-        expected = "qweight (n, m/8), qzeros (n/size, m/8) and scales (n/size, m)"
-        raise ArgumentError(name, expected, ", ".join(map(str, shapes)))
-    if weight.dtype != torch.int32 or zero.dtype != torch.int32 or not scales.dtype.is_floating_point:
-        got = f"{weight.dtype}, {zero.dtype} and {scales.dtype}"
-        raise ArgumentError(name, "qweight and qzeros of int32, real scales", got)
-    codes, zeros, scales = _unpack(weight), _unpack(zero), scales.float()
-    size = len(codes) // len(scales)
-    return ((codes - zeros.repeat_interleave(size, 0)) * scales.repeat_interleave(size, 0)).T.contiguous()
-
-
-def quantise(weight: Tensor, name: str, size: int = 128) -> dict[str, Tensor]:
-    """A weight (m, n) rounded to the nearest of 16 levels in each block, from its smallest to its largest number.
-
-    0 is one of the levels, as the format has it. So a block whose numbers all have one sign has levels from 0 on.
-    """
-    weight = checks.as_tensor("weight", weight).detach()
-    size = checks.integer("size", size, at_least=1)
-    if weight.ndim != 2 or len(weight) % 8 or weight.shape[1] % size:
-        got, hint = f"shape {tuple(weight.shape)}", "try padding the weight, or leave this module as it is"
-        raise ArgumentError("weight", f"a multiple of 8 rows, of {size} columns", got, hint)
-    checks.finite("weight", weight)
-    m, n = weight.shape
-    blocks = weight.float().reshape(m, n // size, size)
-    # A zero point is a 4-bit number as well: a block that does not reach 0 has to be extended to it.
-    low, high = blocks.amin(-1).clamp(max=0), blocks.amax(-1).clamp(min=0)
-    if not bool((high - low <= LARGEST * GREATEST).all()):
-        expected = (
-            f"blocks whose numbers lie within {LARGEST * GREATEST:.0f}, since a scale is a float16 number"
-        )
-        raise ArgumentError("weight", expected, f"{float((high - low).max()):.3g}", "try a smaller unit")
-    scales = ((high - low).clamp(min=1e-5) / LARGEST).half()
-    zeros = (-low / scales).round().clamp(0, LARGEST)
-    codes = ((blocks / scales[..., None]).round() + zeros[..., None]).clamp(0, LARGEST)
-    return {
-        f"{name}.qweight": _pack(codes.reshape(m, n).T),
-        f"{name}.qzeros": _pack(zeros.T),
-        f"{name}.scales": scales.T.contiguous(),
-    }
-
-
-def _pack(codes: Tensor) -> Tensor:
-    """Eight columns per int32."""
-    eight = codes.long().reshape(len(codes), -1, 8)[..., list(ORDER)]
-    packed = (eight << torch.arange(0, 32, 4, device=codes.device)).sum(-1)
-    return torch.where(packed >= 2**31, packed - 2**32, packed).int()  # as the bits of a signed number
-
-
-def _unpack(packed: Tensor) -> Tensor:
-    """Undo `_pack`."""
-    eight = (packed.long()[..., None] >> torch.arange(0, 32, 4, device=packed.device)) & LARGEST
-    return eight[..., np.argsort(ORDER).tolist()].flatten(1)

@@ -19,6 +19,7 @@ from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from swallowtail.errors import ArgumentError, absent
 
@@ -33,6 +34,8 @@ try:
     )
     from transformers.pytorch_utils import Conv1D
 except ImportError as error:
+    if error.name is None:  # both are there; something that they import is broken, and they say what
+        raise
     raise absent("swallowtail.integrations.peft", "peft ≥ 0.21", "peft", name=error.name) from error
 
 from swallowtail import checks
@@ -62,7 +65,7 @@ class GivensConfig(PeftConfig):
         pairs: of the blocks, "random" or "butterfly" (see `Grouped.fixed`).
         scales: whether each channel also gets a factor that is trained. The map is no longer orthogonal then.
         seed: for random pairs.
-        init_weights: False starts from small random angles rather than from the identity. For tests.
+        init_weights: False starts from small random angles and scales near 1 rather than from the identity. For tests.
         bias: "none", "all" or "givens_only": which biases are trained.
         exclude_modules, layers_to_transform, layers_pattern, modules_to_save: as for every method of peft.
     """
@@ -87,13 +90,17 @@ class GivensConfig(PeftConfig):
         checks.choice("wiring", self.wiring, ("grouped", "butterfly"))
         checks.choice("pairs", self.pairs, ("random", "butterfly"))
         checks.choice("bias", self.bias, ("none", "all", "givens_only"))
+        checks.flag("scales", self.scales)
+        checks.flag("init_weights", self.init_weights)
         checks.integer("seed", self.seed, at_least=0)
         if self.rounds is not None:
             checks.integer("rounds", self.rounds, at_least=1)
         if self.size is not None and self.wiring == "butterfly":
             hint = "try wiring='grouped': a butterfly goes over all channels"
             raise ArgumentError("size", "it left out for a butterfly", self.size, hint)
-        if self.layers_pattern and not self.layers_to_transform:
+        if self.size is not None:
+            checks.integer("size", self.size, at_least=2)  # blocks of one channel would train nothing
+        if self.layers_pattern and self.layers_to_transform in (None, []):
             hint = "try `layers_to_transform=[0, 1]`, or leave the pattern out"
             raise ArgumentError("layers_pattern", "it with layers_to_transform", "it alone", hint)
         if isinstance(self.target_modules, list):
@@ -145,6 +152,8 @@ class GivensLinear(nn.Module, BaseTunerLayer):
         layer = Rotate(wiring=config.wiring_for(self.in_features), scales=config.scales)
         if not config.init_weights:
             nn.init.normal_(layer.angles, std=0.1)
+            if layer.scales is not None:
+                nn.init.normal_(layer.scales, mean=1.0, std=0.1)
         self.givens_R[adapter_name] = layer
         self._move_adapter_to_device_of_base_layer(adapter_name)
         self.set_adapter(self.active_adapters, inference_mode=config.inference_mode)
@@ -241,17 +250,46 @@ class GivensModel(BaseTuner):
         **kwargs: Any,
     ) -> None:
         if isinstance(target, GivensLinear):
-            target.update_layer(adapter_name, config)
+            with _named(current_key):
+                target.update_layer(adapter_name, config)
             return
         base = target.get_base_layer() if isinstance(target, BaseTunerLayer) else target
         backend = resolve_quantization_backend(base, **get_quantization_kwargs(self))
         if not isinstance(base, (nn.Linear, Conv1D)) and getattr(backend, "layer_type", "") != "linear":
             hint = "try names of Linear modules only, or `target_modules='all-linear'`"
             raise ArgumentError(f"target_modules, {current_key}", "a Linear", type(base).__name__, hint)
-        module = GivensLinear(target, adapter_name, config, **get_quantization_kwargs(self))
+        _check_that_it_is_called(base, parent, current_key)
+        with _named(current_key):
+            module = GivensLinear(target, adapter_name, config, **get_quantization_kwargs(self))
         if adapter_name not in self.active_adapters:
             module.requires_grad_(False)
         self._replace_module(parent, target_name, module, target)
+
+
+@contextmanager
+def _named(key: str) -> Iterator[None]:
+    """Errors of a wiring name the module that it does not fit."""
+    try:
+        yield
+    except ArgumentError as error:
+        hint = f"{error.hint}, or leave it out" if error.name == "size" else error.hint
+        raise ArgumentError(f"{error.name} for {key}", error.expected, error.got, hint) from error
+
+
+def _check_that_it_is_called(linear: nn.Module, parent: nn.Module, key: str) -> None:
+    """An error where PyTorch reads the weight past the module, or makes it anew: the adapter would do nothing."""
+    hint = ""
+    if isinstance(parent, nn.MultiheadAttention):
+        got, hint = "one that MultiheadAttention never calls", "leave it out, or name it in `exclude_modules`"
+    elif isinstance(parent, nn.TransformerEncoderLayer) and torch.backends.mha.get_fastpath_enabled():
+        got = "one that TransformerEncoderLayer does not call in evaluation"
+        hint = "try `torch.backends.mha.set_fastpath_enabled(False)` first"
+    elif is_parametrized(linear):
+        got, hint = "a parametrised one", "try torch.nn.utils.parametrize.remove_parametrizations first"
+    if hint:
+        raise ArgumentError(
+            f"target_modules, {key}", "a Linear that is called, with a weight of its own", got, hint
+        )
 
 
 mapping.PEFT_TYPE_TO_CONFIG_MAPPING[Method.GIVENS] = GivensConfig

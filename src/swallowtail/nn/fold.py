@@ -15,7 +15,13 @@ from swallowtail.errors import ArgumentError
 def check_linear(linear: Any, side: str, n: int) -> None:
     """Check that the weight can take a transform of n coordinates on this side, "input" or "output"."""
     hint = "try the torch.nn.Linear inside it, or keep the layer beside it: Sequential(layer, module)"
-    checks.instance("linear", linear, torch.nn.Linear, hint)
+    if not isinstance(linear, torch.nn.Linear):
+        kind = type(linear)  # with its module: PyTorch has several that are called Linear
+        raise ArgumentError("linear", "a torch.nn.Linear", f"{kind.__module__}.{kind.__qualname__}", hint)
+    if linear._parameters.get("weight") is None:
+        hint = "try parametrize.remove_parametrizations of torch.nn.utils first, or prune.remove"
+        got = "one that is computed from others on every call: writing into it would be lost"
+        raise ArgumentError("linear", "a weight that is a parameter", got, hint)
     if not linear.weight.dtype.is_floating_point:
         hint = "try it before the weight is quantised, or dequantise the weight first"
         raise ArgumentError("linear", "a weight of floating-point numbers", linear.weight.dtype, hint)

@@ -233,6 +233,8 @@ def _scaled(x: Tensor, scales: Tensor | None) -> Tensor:
     """s ∘ x; half-precision x keeps its dtype."""
     if scales is None:
         return x
+    if not isinstance(x, Tensor) or x.shape[-1:] != scales.shape or not x.dtype.is_floating_point:
+        return x  # `ops` says what is wrong with it; a last axis of 1 would be repeated here
     return (x * scales).to(x.dtype) if x.dtype in checks.HALF else x * scales
 
 
