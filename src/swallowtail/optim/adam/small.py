@@ -11,15 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from swallowtail.kernels.cpu.jit import switched_off
-from swallowtail.optim.adam import compiled
+from swallowtail.optim.adam import compiled, compiled_fit
 from swallowtail.optim.adam.bases import KeptBases
 from swallowtail.optim.adam.fit import matrix_shape
 from swallowtail.optim.adam.gpu import gpu_for
 from swallowtail.optim.adam.state import LEFT, RIGHT, SIDES, Rates, State, columns_of, period_of
 
-# Multiplications in a product. Up to so many, OpenBLAS (which compiled functions call) starts no threads. Beyond them
-# PyTorch's calls cost little beside the arithmetic.
-LARGEST_PRODUCT = 64**3
+LARGEST = 1 << 17  # entries of a matrix; beyond them PyTorch's threads outweigh its calls
 LONGEST_VECTOR = 1 << 15
 OF_VECTORS = ("step", "exp_avg", "exp_avg_sq")
 OF_MATRICES = (*OF_VECTORS, LEFT.groups, RIGHT.groups, LEFT.group_moments, RIGHT.group_moments)
@@ -132,7 +130,7 @@ class SmallStep:
                 first.append(member.t == refresh)
         if due:
             kept_bases.forget([self._members[k].p for k in due])
-            compiled.refit(self._table[due], np.array(first), self._work)
+            compiled_fit.refit(self._table[due], np.array(first), self._work)
 
 
 class _Member:
@@ -149,11 +147,13 @@ class _Member:
         m, n = sizes or (0, p.numel())
         self.row[compiled.ROWS], self.row[compiled.COLUMNS] = m, n
         if self.is_matrix:
-            left, right = columns_of(state, LEFT, n), columns_of(state, RIGHT, m)
+            left, right = (state[side.groups].shape[1] for side in SIDES)
+            self.row[compiled.LEFT_SIZE : compiled.RIGHT_SIZE + 1] = left, right
+            of_left, of_right = columns_of(state, LEFT, n), columns_of(state, RIGHT, m)
             self.row[compiled.LEFT_COLUMNS : compiled.STEP] = (
-                left, n // left, period_of(n, left), right, m // right, period_of(m, right)
+                of_left, n // of_left, period_of(n, of_left), of_right, m // of_right, period_of(m, of_right)
             )  # fmt: skip
-            self.room = max(2 * m * n, m * (m + left), n * (n + right))
+            self.room = 3 * m * n + m * of_left + max(left, right) ** 2
         self.row[compiled.STEP : compiled.STEP + len(self.places)] = self.places
 
 
@@ -183,5 +183,4 @@ def _is_small(p: Tensor, state: State, dtype: torch.dtype) -> bool:
         return False  # its shape has changed, which is an error elsewhere
     if sizes is None:
         return p.numel() <= LONGEST_VECTOR
-    whole = all(len(state[side.groups]) == 1 for side in SIDES)
-    return whole and math.prod(sizes) * max(sizes) <= LARGEST_PRODUCT
+    return math.prod(sizes) <= LARGEST
