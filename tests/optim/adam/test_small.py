@@ -60,6 +60,7 @@ def test_float32_agrees_to_its_rounding(monkeypatch):
 
 def test_large_ones_take_their_steps_beside_them(monkeypatch):
     monkeypatch.setattr(adam_small, "LARGEST", 500)
+    monkeypatch.setattr(adam_small, "LEAST", 100)
     shapes = [(6, 5), (130, 4), (70, 70), (5,), (2, 131)]
     ours, optimizer = trained(lambda p: GivensAdam(p, 1e-2), shapes, steps=12)
     assert [tuple(each.p.shape) for each in optimizer._small._members] == [(6, 5), (5,)]

@@ -12,12 +12,14 @@ from torch.optim.optimizer import ParamsT
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
+from swallowtail.optim.adam import schedule
 from swallowtail.optim.adam.ahead import KnownPlaces, StepsAhead
 from swallowtail.optim.adam.bases import KeptBases, stands_alone
 from swallowtail.optim.adam.fit import WIRINGS, kind_of, matrix_shape, new_side
+from swallowtail.optim.adam.gpu import gpu_for
 from swallowtail.optim.adam.sharded import Shards, all_agree, any_sharded, is_sharded, keep_state, local_state
 from swallowtail.optim.adam.small import SmallStep
-from swallowtail.optim.adam.state import SIDES, Stack
+from swallowtail.optim.adam.state import SIDES, Stack, is_grouped
 from swallowtail.optim.adam.statistics import STATISTICS
 from swallowtail.optim.adam.step import step_now
 from swallowtail.optim.base import Closure, GivensOptimizer, check_number, loss_of
@@ -246,14 +248,31 @@ class GivensAdam(GivensOptimizer):
                         "parameter", f"{state['exp_avg'].numel()} entries as in the last step",
                         f"shape {tuple(p.shape)}", "try a new optimizer when shapes change",
                     )  # fmt: skip
+                self._schedule(group, p)
                 shards = self._shards_of(p) if is_sharded(p) else None
                 alone = shards is not None or group["foreach"] is False
                 alone = alone or (sizes is not None and stands_alone(state))
-                together = (index, sizes, p.device, p.dtype, state["exp_avg"].dtype, float(state["step"]))
+                together = (
+                    index, sizes, p.device, p.dtype, state["exp_avg"].dtype, float(state["step"]),
+                    float(state.get(schedule.NEXT, 0)),
+                )  # fmt: skip
                 stack = stacks.setdefault(id(p) if alone else together, Stack(group, sizes, shards=shards))
                 stack.params.append(p if shards is None else shards.part)
                 stack.states.append(state if shards is None else local_state(state))
         return list(stacks.values())
+
+    def _schedule(self, group: dict[str, Any], p: Tensor) -> None:
+        """See to it that the state says when bases are fitted next, where this is decided."""
+        state = self.state[p]
+        decides = p.device.type == "cpu" and is_grouped(state) and gpu_for(state["exp_avg"]) is None
+        if decides == (schedule.NEXT in state):
+            return
+        if decides:
+            every = (p for each in self.param_groups for p in each["params"] if matrix_shape(p.shape))
+            place = next(k for k, each in enumerate(every) if each is p)
+            schedule.begin(state, place, group["refresh"])
+        else:
+            schedule.stop(state)
 
     def _new_state(self, group: dict[str, Any], p: Tensor) -> None:
         dtype = torch.promote_types(p.dtype, torch.float32)

@@ -11,16 +11,20 @@ import torch
 from torch import Tensor, nn
 
 from swallowtail.kernels.cpu.jit import switched_off
-from swallowtail.optim.adam import compiled, compiled_fit
+from swallowtail.optim.adam import compiled, compiled_fit, schedule
 from swallowtail.optim.adam.bases import KeptBases
 from swallowtail.optim.adam.fit import matrix_shape
 from swallowtail.optim.adam.gpu import gpu_for
+from swallowtail.optim.adam.schedule import fit_of
 from swallowtail.optim.adam.state import LEFT, RIGHT, SIDES, Rates, State, columns_of, period_of
 
-LARGEST = 1 << 17  # entries of a matrix; beyond them PyTorch's threads outweigh its calls
+# Entries of a matrix, for each of PyTorch's threads: a step is compiled for one thread, and products of larger matrices
+# are quicker on all of them.
+LARGEST, LEAST = 1 << 17, 1 << 12
 LONGEST_VECTOR = 1 << 15
 OF_VECTORS = ("step", "exp_avg", "exp_avg_sq")
-OF_MATRICES = (*OF_VECTORS, LEFT.groups, RIGHT.groups, LEFT.group_moments, RIGHT.group_moments)
+IN_TABLE = (*OF_VECTORS, LEFT.groups, RIGHT.groups, LEFT.group_moments, RIGHT.group_moments)
+OF_MATRICES = (*IN_TABLE, schedule.NEXT, schedule.TIMES)
 PLAIN = (Tensor, nn.Parameter)  # subclasses may keep their entries elsewhere
 DTYPES = (torch.float32, torch.float64)
 
@@ -43,7 +47,8 @@ class SmallStep:
     def begin(self, groups: Groups, active: list[list[Tensor]], state_of: dict[Tensor, State]) -> None:
         """Find the small ones among the active parameters of each group."""
         self._groups, params = groups, [p for part in active for p in part]
-        same = len(params) == len(self._params) and all(map(operator.is_, params, self._params))
+        same = (len(params), len(active)) == (len(self._params), len(self.rest))  # a group may have joined
+        same = same and all(map(operator.is_, params, self._params))
         if not same or not self._next(state_of):
             self._params = params if self._find(active, state_of) else []
             self._next(state_of)
@@ -122,15 +127,22 @@ class SmallStep:
         return square < torch.finfo(self._dtype).max
 
     def _refit(self, kept_bases: KeptBases) -> None:
-        due, first = [], []
-        for k, member in enumerate(self._members):
-            refresh = self._groups[member.index]["refresh"]
-            if member.is_matrix and member.t % refresh == 0:
-                due.append(k)
-                first.append(member.t == refresh)
-        if due:
-            kept_bases.forget([self._members[k].p for k in due])
-            compiled_fit.refit(self._table[due], np.array(first), self._work)
+        fits = [
+            fit_of(member.t, member.state, True, self._groups[member.index]["refresh"])
+            if member.is_matrix
+            else 0
+            for member in self._members
+        ]
+        due = [k for k, fit in enumerate(fits) if fit]
+        if not due:
+            return
+        members, first = [self._members[k] for k in due], [fits[k] == 2 for k in due]
+        kept_bases.forget([member.p for member in members])
+        moved = compiled_fit.refit(self._table[due], np.array(first), self._work)
+        for member, is_first, far in zip(members, first, moved.tolist(), strict=True):
+            if not is_first:
+                refresh = self._groups[member.index]["refresh"]
+                schedule.go_on(member.state, member.t, refresh, still=far < schedule.MOVED)
 
 
 class _Member:
@@ -154,7 +166,8 @@ class _Member:
                 of_left, n // of_left, period_of(n, of_left), of_right, m // of_right, period_of(m, of_right)
             )  # fmt: skip
             self.room = 3 * m * n + m * of_left + max(left, right) ** 2
-        self.row[compiled.STEP : compiled.STEP + len(self.places)] = self.places
+        addresses = self.places[: len(IN_TABLE)]
+        self.row[compiled.STEP : compiled.STEP + len(addresses)] = addresses
 
 
 def _numbers(group: dict[str, Any], is_matrix: bool, t: int) -> tuple[float, ...]:
@@ -176,11 +189,11 @@ def _is_small(p: Tensor, state: State, dtype: torch.dtype) -> bool:
     names = OF_VECTORS if sizes is None else OF_MATRICES
     if dtype not in DTYPES or any(name not in state for name in names):
         return False
-    tensors = [p, *(state[name] for name in names[1:])]
+    tensors = [p, *(state[name] for name in names[1 : len(IN_TABLE)])]
     if state["step"].dtype != torch.float32 or not all(_is_plain(t, dtype) for t in tensors):
         return False
     if state["exp_avg"].numel() != p.numel():
         return False  # its shape has changed, which is an error elsewhere
     if sizes is None:
         return p.numel() <= LONGEST_VECTOR
-    return math.prod(sizes) <= LARGEST
+    return math.prod(sizes) <= max(LEAST, LARGEST // torch.get_num_threads())

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from swallowtail.optim.adam.direction import direction_bound, gain_of
+from swallowtail.optim.adam.schedule import fit_of
 
 State = dict[str, Tensor]  # of one parameter, as `Optimizer.state` keeps it
 # Matrices in groups move by this much of the rate. The best rates there were one to three times Adam's, so that Adam's
@@ -81,16 +82,6 @@ def is_grouped(state: State) -> bool:
     return any(side.groups in state for side in SIDES)
 
 
-def fit_of(t: int, grouped: bool, refresh: int) -> int:
-    """Whether bases are fitted in step ``t``: 1, or 2 for the first time, or 0.
-
-    Groups wait until their moments have seen some gradients. So the first steps are Adam's own, and its moments begin
-    anew in the first basis.
-    """
-    first = refresh if grouped else 1
-    return 2 if t == first else int(t % refresh == 0)
-
-
 class Rates(NamedTuple):
     """What parameters of all shapes have in common in a step."""
 
@@ -148,7 +139,7 @@ class Numbers(NamedTuple):
         eps, factor, lr, kept, bound, gain = Rates.of_step(t, is_grouped(state), group)
         beta1, beta2 = (float(beta) for beta in group["betas"])
         sign, decay = -1.0 if group["maximize"] else 1.0, group["statistics_decay"]
-        fit = 0 if sizes is None else fit_of(t, is_grouped(state), group["refresh"])
+        fit = 0 if sizes is None else fit_of(t, state, is_grouped(state), group["refresh"])
         return cls(
             eps, factor, lr, kept, slot, starts[0], starts[1], bound, gain, fit, 1 - beta1, beta2, 1 - beta2, sign,
             decay,
