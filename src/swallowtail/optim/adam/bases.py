@@ -15,7 +15,6 @@ from torch import Tensor
 
 from swallowtail import ops
 from swallowtail.ops import PreparedCache
-from swallowtail.optim.adam import schedule
 from swallowtail.optim.adam.fit import butterfly, has_pairs, pairs_of, refit_stacks
 from swallowtail.optim.adam.gpu import gpu_for
 from swallowtail.optim.adam.groups import GroupedSide
@@ -156,7 +155,6 @@ class KeptBases:
             if stack.first_fit:
                 torch._foreach_zero_([moment for both in stack.moments() for moment in both])
             else:
-                _plan(stack, old, new)
                 carry_over(old, new, stack.states)
             if stack.on_device is not None and not has_pairs(stack.states[0]) and old.assign(new):
                 new = old
@@ -175,19 +173,6 @@ class KeptBases:
             del self._bases[key]
         if outdated:
             self._on_replacement()
-
-
-def _plan(stack: Stack, old: Bases, new: Bases) -> None:
-    """When bases are fitted next, by how far they have moved."""
-    if schedule.NEXT not in stack.states[0]:
-        return
-    both = (old.left, new.left), (old.right, new.right)
-    far = [now.moved_from(then) for then, now in both if isinstance(now, GroupedSide)]
-    for state, moved in zip(stack.states, torch.stack(far).amax(0).tolist(), strict=True):
-        moves = moved >= schedule.MOVED
-        if stack.shards is not None:
-            moves = stack.shards.any(moves)  # all processes fit in the same steps
-        schedule.go_on(state, stack.t, stack.group["refresh"], still=not moves)
 
 
 def carry_over(old: Bases, new: Bases, states: list[State]) -> None:

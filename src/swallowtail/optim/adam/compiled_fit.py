@@ -30,15 +30,11 @@ PANEL = 16  # columns whose reflections are applied together
 
 @compiled
 def refit(table, first, work):
-    """New bases from the moments of both sides. First moments go over; with the ``first`` basis both begin anew.
-
-    Returns how far each basis has moved, as `schedule.MOVED` says.
-    """
-    moved = np.zeros(len(table))
+    """New bases from the moments of both sides. First moments go over; with the ``first`` basis both begin anew."""
     for k in range(len(table)):
         row = table[k]
         m, n, left, right = row[ROWS], row[COLUMNS], row[LEFT_SIZE], row[RIGHT_SIZE]
-        size, far = m * n, 0.0
+        size = m * n
         Z, half = matrix_of(row, FIRST, n, m, work), work[:size].reshape(n, m)
         if first[k]:
             Z[:] = 0
@@ -51,27 +47,13 @@ def refit(table, first, work):
         for j in range(len(Q)):
             own = slice(j * right, (j + 1) * right)
             _follow(Q[j], moments[j], change, first[k])
-            far += _far(change) / len(Q)
             multiply(change.T, Z[own], half[own])
-        moved[k], far = far, 0.0
         Q, moments = groups_of(row, LEFT_GROUPS, m, left, work), groups_of(row, LEFT_MOMENTS, m, left, work)
         change = work[size : size + left * left].reshape(left, left)
         for j in range(len(Q)):
             own = slice(j * left, (j + 1) * left)
             _follow(Q[j], moments[j], change, first[k])
-            far += _far(change) / len(Q)
             multiply(half[:, own], change, Z[:, own])
-        moved[k] = max(moved[k], far)
-    return moved
-
-
-@inner
-def _far(change):
-    """The mean of sin² between a coordinate in the old basis and in the new one."""
-    kept = 0.0
-    for i in range(len(change)):
-        kept += np.float64(change[i, i]) ** 2
-    return 1 - kept / len(change)
 
 
 @inner

@@ -12,7 +12,7 @@ so Adam's second moments stay where they belong. The first fit takes several suc
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -57,10 +57,6 @@ class GroupedSide:
     def from_basis(self, x: Tensor) -> Tensor:
         """Rows x (B, rows, n) ↦ x Qᵀ."""
         return _by_groups(x, self.blocks.mT)
-
-    def moved_from(self, old: Any) -> Tensor:  # shape: (B,)
-        """The mean of sin² between a coordinate and the same one in another basis."""
-        return 1 - (self.blocks * old.blocks).sum(-2).square().mean((1, 2))
 
 
 def _by_groups(x: Tensor, blocks: Tensor) -> Tensor:

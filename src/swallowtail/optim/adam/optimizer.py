@@ -12,10 +12,9 @@ from torch.optim.optimizer import ParamsT
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
-from swallowtail.optim.adam import schedule
 from swallowtail.optim.adam.ahead import KnownPlaces, StepsAhead
 from swallowtail.optim.adam.bases import KeptBases, stands_alone
-from swallowtail.optim.adam.fit import WIRINGS, kind_of, matrix_shape, new_side
+from swallowtail.optim.adam.fit import WIRINGS, kind_of, matrix_shape, new_side, turns
 from swallowtail.optim.adam.gpu import gpu_for
 from swallowtail.optim.adam.sharded import Shards, all_agree, any_sharded, is_sharded, keep_state, local_state
 from swallowtail.optim.adam.small import SmallStep
@@ -238,6 +237,7 @@ class GivensAdam(GivensOptimizer):
     def _stacks(self, active: list[list[Tensor]]) -> list[Stack]:
         """Parameters to be updated together: in the same step and, if matrices, with one shape and wiring."""
         stacks: dict[Any, Stack] = {}
+        turn_of = turns(self.param_groups)
         for index, (group, params) in enumerate(zip(self.param_groups, active, strict=True)):
             for p in params:
                 state, sizes = self.state[p], matrix_shape(p.shape)
@@ -248,31 +248,26 @@ class GivensAdam(GivensOptimizer):
                         "parameter", f"{state['exp_avg'].numel()} entries as in the last step",
                         f"shape {tuple(p.shape)}", "try a new optimizer when shapes change",
                     )  # fmt: skip
-                self._schedule(group, p)
                 shards = self._shards_of(p) if is_sharded(p) else None
                 alone = shards is not None or group["foreach"] is False
                 alone = alone or (sizes is not None and stands_alone(state))
+                # On a GPU one launch fits all. There, and where angles are fitted, all have the same turn.
+                spread = is_grouped(state) and p.device.type == "cpu" and gpu_for(state["exp_avg"]) is None
+                turn = turn_of[p] % group["refresh"] if spread else 0
                 together = (
-                    index, sizes, p.device, p.dtype, state["exp_avg"].dtype, float(state["step"]),
-                    float(state.get(schedule.NEXT, 0)),
-                )  # fmt: skip
-                stack = stacks.setdefault(id(p) if alone else together, Stack(group, sizes, shards=shards))
+                    index,
+                    sizes,
+                    p.device,
+                    p.dtype,
+                    state["exp_avg"].dtype,
+                    float(state["step"]),
+                    turn,
+                )
+                new = Stack(group, sizes, turn=turn, shards=shards)
+                stack = stacks.setdefault(id(p) if alone else together, new)
                 stack.params.append(p if shards is None else shards.part)
                 stack.states.append(state if shards is None else local_state(state))
         return list(stacks.values())
-
-    def _schedule(self, group: dict[str, Any], p: Tensor) -> None:
-        """See to it that the state says when bases are fitted next, where this is decided."""
-        state = self.state[p]
-        decides = p.device.type == "cpu" and is_grouped(state) and gpu_for(state["exp_avg"]) is None
-        if decides == (schedule.NEXT in state):
-            return
-        if decides:
-            every = (p for each in self.param_groups for p in each["params"] if matrix_shape(p.shape))
-            place = next(k for k, each in enumerate(every) if each is p)
-            schedule.begin(state, place, group["refresh"])
-        else:
-            schedule.stop(state)
 
     def _new_state(self, group: dict[str, Any], p: Tensor) -> None:
         dtype = torch.promote_types(p.dtype, torch.float32)

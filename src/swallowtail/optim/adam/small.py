@@ -11,20 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from swallowtail.kernels.cpu.jit import switched_off
-from swallowtail.optim.adam import compiled, compiled_fit, schedule
+from swallowtail.optim.adam import compiled, compiled_fit
 from swallowtail.optim.adam.bases import KeptBases
-from swallowtail.optim.adam.fit import matrix_shape
+from swallowtail.optim.adam.fit import matrix_shape, turns
 from swallowtail.optim.adam.gpu import gpu_for
-from swallowtail.optim.adam.schedule import fit_of
-from swallowtail.optim.adam.state import LEFT, RIGHT, SIDES, Rates, State, columns_of, period_of
+from swallowtail.optim.adam.state import LEFT, RIGHT, SIDES, Rates, State, columns_of, fit_of, period_of
 
 # Entries of a matrix, for each of PyTorch's threads: a step is compiled for one thread, and products of larger matrices
 # are quicker on all of them.
 LARGEST, LEAST = 1 << 17, 1 << 12
 LONGEST_VECTOR = 1 << 15
 OF_VECTORS = ("step", "exp_avg", "exp_avg_sq")
-IN_TABLE = (*OF_VECTORS, LEFT.groups, RIGHT.groups, LEFT.group_moments, RIGHT.group_moments)
-OF_MATRICES = (*IN_TABLE, schedule.NEXT, schedule.TIMES)
+OF_MATRICES = (*OF_VECTORS, LEFT.groups, RIGHT.groups, LEFT.group_moments, RIGHT.group_moments)
 PLAIN = (Tensor, nn.Parameter)  # subclasses may keep their entries elsewhere
 DTYPES = (torch.float32, torch.float64)
 
@@ -59,14 +57,14 @@ class SmallStep:
         like = next(p for part in active for p in part)
         if switched_off() or gpu_for(like) is not None:
             return True
-        self._dtype, self.rest, stays = like.dtype, [], True
+        self._dtype, self.rest, stays, turn_of = like.dtype, [], True, turns(self._groups)
         for index, (group, part) in enumerate(zip(self._groups, active, strict=True)):
             rest = []
             for p in part:
                 state = state_of.get(p, {})
                 small = group["foreach"] is not False and _is_small(p, state, self._dtype)
                 if small and _is_plain(p.grad, self._dtype):
-                    self._members.append(_Member(p, state, index))
+                    self._members.append(_Member(p, state, index, turn_of.get(p, 0)))
                 else:
                     rest.append(p)
                     stays = stays and bool(state) and not small
@@ -127,29 +125,23 @@ class SmallStep:
         return square < torch.finfo(self._dtype).max
 
     def _refit(self, kept_bases: KeptBases) -> None:
-        fits = [
-            fit_of(member.t, member.state, True, self._groups[member.index]["refresh"])
-            if member.is_matrix
-            else 0
-            for member in self._members
-        ]
-        due = [k for k, fit in enumerate(fits) if fit]
-        if not due:
-            return
-        members, first = [self._members[k] for k in due], [fits[k] == 2 for k in due]
-        kept_bases.forget([member.p for member in members])
-        moved = compiled_fit.refit(self._table[due], np.array(first), self._work)
-        for member, is_first, far in zip(members, first, moved.tolist(), strict=True):
-            if not is_first:
-                refresh = self._groups[member.index]["refresh"]
-                schedule.go_on(member.state, member.t, refresh, still=far < schedule.MOVED)
+        due, first = [], []
+        for k, member in enumerate(self._members):
+            refresh = self._groups[member.index]["refresh"]
+            fit = fit_of(member.t, True, refresh, member.turn) if member.is_matrix else 0
+            if fit:
+                due.append(k)
+                first.append(fit == 2)
+        if due:
+            kept_bases.forget([self._members[k].p for k in due])
+            compiled_fit.refit(self._table[due], np.array(first), self._work)
 
 
 class _Member:
     """A small parameter with its state, and what stays the same of its row of the table."""
 
-    def __init__(self, p: Tensor, state: State, index: int) -> None:
-        self.p, self.state, self.index, self.t = p, state, index, 0
+    def __init__(self, p: Tensor, state: State, index: int, turn: int) -> None:
+        self.p, self.state, self.index, self.turn, self.t = p, state, index, turn, 0
         self.shape, sizes = p.shape, matrix_shape(p.shape)
         self.is_matrix = sizes is not None
         self.names = OF_MATRICES if self.is_matrix else OF_VECTORS
@@ -166,8 +158,7 @@ class _Member:
                 of_left, n // of_left, period_of(n, of_left), of_right, m // of_right, period_of(m, of_right)
             )  # fmt: skip
             self.room = 3 * m * n + m * of_left + max(left, right) ** 2
-        addresses = self.places[: len(IN_TABLE)]
-        self.row[compiled.STEP : compiled.STEP + len(addresses)] = addresses
+        self.row[compiled.STEP : compiled.STEP + len(self.places)] = self.places
 
 
 def _numbers(group: dict[str, Any], is_matrix: bool, t: int) -> tuple[float, ...]:
@@ -189,7 +180,7 @@ def _is_small(p: Tensor, state: State, dtype: torch.dtype) -> bool:
     names = OF_VECTORS if sizes is None else OF_MATRICES
     if dtype not in DTYPES or any(name not in state for name in names):
         return False
-    tensors = [p, *(state[name] for name in names[1 : len(IN_TABLE)])]
+    tensors = [p, *(state[name] for name in names[1:])]
     if state["step"].dtype != torch.float32 or not all(_is_plain(t, dtype) for t in tensors):
         return False
     if state["exp_avg"].numel() != p.numel():

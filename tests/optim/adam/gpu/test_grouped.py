@@ -16,7 +16,7 @@ pytest.importorskip("triton", reason="the GPU back end needs Triton")
 
 from swallowtail.kernels import use_backend
 from swallowtail.optim import GivensAdam
-from swallowtail.optim.adam import groups
+from swallowtail.optim.adam import groups, optimizer, small
 from swallowtail.optim.adam.gpu import gpu_for
 
 
@@ -35,12 +35,17 @@ def trained(
     """Parameters after some steps: two matrices that are stacked, and a vector. Fits come when a GPU has them."""
     draws = torch.Generator().manual_seed(0)
     params = [torch.nn.Parameter(torch.randn(s, generator=draws).to(DEVICE, dtype)) for s in shapes]
-    with use_backend(backend), mock.patch.object(GivensAdam, "_schedule"):
-        optimizer = GivensAdam(params, 1e-2, **{"refresh": 2, "weight_decay": 0.1, **options})
+    together = lambda groups: {p: 0 for group in groups for p in group["params"]}
+    with (
+        use_backend(backend),
+        mock.patch.object(optimizer, "turns", together),
+        mock.patch.object(small, "turns", together),
+    ):
+        ours = GivensAdam(params, 1e-2, **{"refresh": 2, "weight_decay": 0.1, **options})
         for _ in range(steps):
             for p in params:
                 p.grad = torch.randn(p.shape, generator=draws).to(DEVICE, dtype)
-            optimizer.step()
+            ours.step()
     return params
 
 
