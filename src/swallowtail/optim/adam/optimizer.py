@@ -79,7 +79,7 @@ class GivensAdam(GivensOptimizer):
             are for comparison.
         depth: rotations per side of butterflies and pairs, in units of n ⌈lg n⌉ / 2; None takes 4 for pairs and 2 for
             butterflies.
-        refresh: steps between two fits.
+        refresh: steps between two fits of a matrix. On a CPU matrices take turns, so that no step has many fits.
         statistics: of butterflies and pairs. "sketch" keeps ``sketch_columns`` columns and rows of each of the last
             ``sketch_steps`` gradients. "covariance" keeps moving averages of GGᵀ and GᵀG. "auto" takes covariances for
             pairs and sketches for butterflies.
