@@ -13,6 +13,7 @@ from benchmarks.common.bars import Bar
 from benchmarks.common.pages import BENCHMARKS, replace_between
 from benchmarks.common.rows import RESULTS, Row, read_rows
 from benchmarks.optim.deterministic import DETERMINISTIC, NEWTON
+from benchmarks.optim.dropin_report import dropin_table
 from benchmarks.optim.images import GOAL
 from benchmarks.optim.stochastic import METHODS, STOCHASTIC
 
@@ -150,6 +151,7 @@ def _section(rows: list[Row]) -> Iterator[str]:
         )
     if "rates" in parts:
         yield from _rates(rows)
+    yield from dropin_table()
     if "newton" in parts:
         yield from _table(
             rows, "newton", "evaluations",
@@ -208,8 +210,7 @@ def _costs() -> Iterator[str]:
     yield from (
         "**A training step on a CPU** (`python -m benchmarks.optim.cost`): microseconds on one thread, refits "
         'included. "whole" is the training step, "own" the optimiser\'s part of it. The last two columns are '
-        "GivensAdam's times over Adam's. Matrices up to 64 × 64 take a compiled step. Larger ones cost their products, "
-        "four per step.", "",
+        "GivensAdam's times over Adam's.", "",
         "| | Adam, whole | own | GivensAdam, whole | own | ratio, whole | own |", "|---" * 7 + "|",
     )  # fmt: skip
     for problem in dict.fromkeys(r["problem"] for r in steps):

@@ -33,6 +33,16 @@ def matrix_shape(shape: torch.Size) -> tuple[int, int] | None:
     return (m, n) if min(m, n) > 1 else None
 
 
+def turns(groups: list[dict[str, Any]]) -> dict[Tensor, int]:
+    """When each matrix has its turn to be fitted, modulo ``refresh``: they are numbered through all groups.
+
+    So fits are spread over steps. The numbers depend on nothing that a checkpoint, a missing gradient or another
+    process could change, and parameters that join later come after the others.
+    """
+    matrices = (p for group in groups for p in group["params"] if matrix_shape(p.shape) is not None)
+    return {p: turn for turn, p in enumerate(matrices)}
+
+
 def kind_of(wiring: str, n: int, max_side: int) -> str:
     """What a side of length n gets: "grouped", "pairs", "butterfly", "random" or "identity"."""
     if n > max_side or n < 2:

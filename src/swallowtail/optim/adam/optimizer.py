@@ -14,10 +14,11 @@ from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.optim.adam.ahead import KnownPlaces, StepsAhead
 from swallowtail.optim.adam.bases import KeptBases, stands_alone
-from swallowtail.optim.adam.fit import WIRINGS, kind_of, matrix_shape, new_side
+from swallowtail.optim.adam.fit import WIRINGS, kind_of, matrix_shape, new_side, turns
+from swallowtail.optim.adam.gpu import gpu_for
 from swallowtail.optim.adam.sharded import Shards, all_agree, any_sharded, is_sharded, keep_state, local_state
 from swallowtail.optim.adam.small import SmallStep
-from swallowtail.optim.adam.state import SIDES, Stack
+from swallowtail.optim.adam.state import SIDES, Stack, is_grouped
 from swallowtail.optim.adam.statistics import STATISTICS
 from swallowtail.optim.adam.step import step_now
 from swallowtail.optim.base import Closure, GivensOptimizer, check_number, loss_of
@@ -78,7 +79,7 @@ class GivensAdam(GivensOptimizer):
             are for comparison.
         depth: rotations per side of butterflies and pairs, in units of n ⌈lg n⌉ / 2; None takes 4 for pairs and 2 for
             butterflies.
-        refresh: steps between two fits.
+        refresh: steps between two fits of a matrix. On a CPU matrices take turns, so that no step has many fits.
         statistics: of butterflies and pairs. "sketch" keeps ``sketch_columns`` columns and rows of each of the last
             ``sketch_steps`` gradients. "covariance" keeps moving averages of GGᵀ and GᵀG. "auto" takes covariances for
             pairs and sketches for butterflies.
@@ -236,6 +237,7 @@ class GivensAdam(GivensOptimizer):
     def _stacks(self, active: list[list[Tensor]]) -> list[Stack]:
         """Parameters to be updated together: in the same step and, if matrices, with one shape and wiring."""
         stacks: dict[Any, Stack] = {}
+        turn_of = turns(self.param_groups)
         for index, (group, params) in enumerate(zip(self.param_groups, active, strict=True)):
             for p in params:
                 state, sizes = self.state[p], matrix_shape(p.shape)
@@ -249,8 +251,20 @@ class GivensAdam(GivensOptimizer):
                 shards = self._shards_of(p) if is_sharded(p) else None
                 alone = shards is not None or group["foreach"] is False
                 alone = alone or (sizes is not None and stands_alone(state))
-                together = (index, sizes, p.device, p.dtype, state["exp_avg"].dtype, float(state["step"]))
-                stack = stacks.setdefault(id(p) if alone else together, Stack(group, sizes, shards=shards))
+                # On a GPU one launch fits all. There, and where angles are fitted, all have the same turn.
+                spread = is_grouped(state) and p.device.type == "cpu" and gpu_for(state["exp_avg"]) is None
+                turn = turn_of[p] % group["refresh"] if spread else 0
+                together = (
+                    index,
+                    sizes,
+                    p.device,
+                    p.dtype,
+                    state["exp_avg"].dtype,
+                    float(state["step"]),
+                    turn,
+                )
+                new = Stack(group, sizes, turn=turn, shards=shards)
+                stack = stacks.setdefault(id(p) if alone else together, new)
                 stack.params.append(p if shards is None else shards.part)
                 stack.states.append(state if shards is None else local_state(state))
         return list(stacks.values())

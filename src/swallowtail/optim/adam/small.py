@@ -11,15 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from swallowtail.kernels.cpu.jit import switched_off
-from swallowtail.optim.adam import compiled
+from swallowtail.optim.adam import compiled, compiled_fit
 from swallowtail.optim.adam.bases import KeptBases
-from swallowtail.optim.adam.fit import matrix_shape
+from swallowtail.optim.adam.fit import matrix_shape, turns
 from swallowtail.optim.adam.gpu import gpu_for
-from swallowtail.optim.adam.state import LEFT, RIGHT, SIDES, Rates, State, columns_of, period_of
+from swallowtail.optim.adam.state import LEFT, RIGHT, SIDES, Rates, State, columns_of, fit_of, period_of
 
-# Multiplications in a product. Up to so many, OpenBLAS (which compiled functions call) starts no threads. Beyond them
-# PyTorch's calls cost little beside the arithmetic.
-LARGEST_PRODUCT = 64**3
+# Entries of a matrix, for each of PyTorch's threads: a step is compiled for one thread, and products of larger matrices
+# are quicker on all of them.
+LARGEST, LEAST = 1 << 17, 1 << 12
 LONGEST_VECTOR = 1 << 15
 OF_VECTORS = ("step", "exp_avg", "exp_avg_sq")
 OF_MATRICES = (*OF_VECTORS, LEFT.groups, RIGHT.groups, LEFT.group_moments, RIGHT.group_moments)
@@ -45,7 +45,8 @@ class SmallStep:
     def begin(self, groups: Groups, active: list[list[Tensor]], state_of: dict[Tensor, State]) -> None:
         """Find the small ones among the active parameters of each group."""
         self._groups, params = groups, [p for part in active for p in part]
-        same = len(params) == len(self._params) and all(map(operator.is_, params, self._params))
+        same = (len(params), len(active)) == (len(self._params), len(self.rest))  # a group may have joined
+        same = same and all(map(operator.is_, params, self._params))
         if not same or not self._next(state_of):
             self._params = params if self._find(active, state_of) else []
             self._next(state_of)
@@ -56,14 +57,14 @@ class SmallStep:
         like = next(p for part in active for p in part)
         if switched_off() or gpu_for(like) is not None:
             return True
-        self._dtype, self.rest, stays = like.dtype, [], True
+        self._dtype, self.rest, stays, turn_of = like.dtype, [], True, turns(self._groups)
         for index, (group, part) in enumerate(zip(self._groups, active, strict=True)):
             rest = []
             for p in part:
                 state = state_of.get(p, {})
                 small = group["foreach"] is not False and _is_small(p, state, self._dtype)
                 if small and _is_plain(p.grad, self._dtype):
-                    self._members.append(_Member(p, state, index))
+                    self._members.append(_Member(p, state, index, turn_of.get(p, 0)))
                 else:
                     rest.append(p)
                     stays = stays and bool(state) and not small
@@ -127,19 +128,20 @@ class SmallStep:
         due, first = [], []
         for k, member in enumerate(self._members):
             refresh = self._groups[member.index]["refresh"]
-            if member.is_matrix and member.t % refresh == 0:
+            fit = fit_of(member.t, True, refresh, member.turn) if member.is_matrix else 0
+            if fit:
                 due.append(k)
-                first.append(member.t == refresh)
+                first.append(fit == 2)
         if due:
             kept_bases.forget([self._members[k].p for k in due])
-            compiled.refit(self._table[due], np.array(first), self._work)
+            compiled_fit.refit(self._table[due], np.array(first), self._work)
 
 
 class _Member:
     """A small parameter with its state, and what stays the same of its row of the table."""
 
-    def __init__(self, p: Tensor, state: State, index: int) -> None:
-        self.p, self.state, self.index, self.t = p, state, index, 0
+    def __init__(self, p: Tensor, state: State, index: int, turn: int) -> None:
+        self.p, self.state, self.index, self.turn, self.t = p, state, index, turn, 0
         self.shape, sizes = p.shape, matrix_shape(p.shape)
         self.is_matrix = sizes is not None
         self.names = OF_MATRICES if self.is_matrix else OF_VECTORS
@@ -149,11 +151,13 @@ class _Member:
         m, n = sizes or (0, p.numel())
         self.row[compiled.ROWS], self.row[compiled.COLUMNS] = m, n
         if self.is_matrix:
-            left, right = columns_of(state, LEFT, n), columns_of(state, RIGHT, m)
+            left, right = (state[side.groups].shape[1] for side in SIDES)
+            self.row[compiled.LEFT_SIZE : compiled.RIGHT_SIZE + 1] = left, right
+            of_left, of_right = columns_of(state, LEFT, n), columns_of(state, RIGHT, m)
             self.row[compiled.LEFT_COLUMNS : compiled.STEP] = (
-                left, n // left, period_of(n, left), right, m // right, period_of(m, right)
+                of_left, n // of_left, period_of(n, of_left), of_right, m // of_right, period_of(m, of_right)
             )  # fmt: skip
-            self.room = max(2 * m * n, m * (m + left), n * (n + right))
+            self.room = 3 * m * n + m * of_left + max(left, right) ** 2
         self.row[compiled.STEP : compiled.STEP + len(self.places)] = self.places
 
 
@@ -183,5 +187,4 @@ def _is_small(p: Tensor, state: State, dtype: torch.dtype) -> bool:
         return False  # its shape has changed, which is an error elsewhere
     if sizes is None:
         return p.numel() <= LONGEST_VECTOR
-    whole = all(len(state[side.groups]) == 1 for side in SIDES)
-    return whole and math.prod(sizes) * max(sizes) <= LARGEST_PRODUCT
+    return math.prod(sizes) <= max(LEAST, LARGEST // torch.get_num_threads())

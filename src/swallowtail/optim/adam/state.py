@@ -81,14 +81,14 @@ def is_grouped(state: State) -> bool:
     return any(side.groups in state for side in SIDES)
 
 
-def fit_of(t: int, grouped: bool, refresh: int) -> int:
+def fit_of(t: int, grouped: bool, refresh: int, turn: int = 0) -> int:
     """Whether bases are fitted in step ``t``: 1, or 2 for the first time, or 0.
 
     Groups wait until their moments have seen some gradients. So the first steps are Adam's own, and its moments begin
-    anew in the first basis.
+    anew in the first basis. All matrices have their first fit in the same step, and then each in its ``turn``.
     """
     first = refresh if grouped else 1
-    return 2 if t == first else int(t % refresh == 0)
+    return 2 if t == first else int(t > first and (t - turn) % refresh == 0)
 
 
 class Rates(NamedTuple):
@@ -136,7 +136,9 @@ class Numbers(NamedTuple):
     used: int = 1  # 0: the gradients are not usable, and all state stays as it is
 
     @classmethod
-    def of_step(cls, t: int, state: State, sizes: tuple[int, int] | None, group: dict[str, Any]) -> Numbers:
+    def of_step(
+        cls, t: int, state: State, sizes: tuple[int, int] | None, group: dict[str, Any], turn: int = 0
+    ) -> Numbers:
         """The numbers of step ``t``, counted from 1, for matrices of these sizes (None: no matrix)."""
         slot, starts = 0, [0, 0]
         for side, other in zip(SIDES, (sizes or ())[::-1], strict=False):
@@ -148,7 +150,7 @@ class Numbers(NamedTuple):
         eps, factor, lr, kept, bound, gain = Rates.of_step(t, is_grouped(state), group)
         beta1, beta2 = (float(beta) for beta in group["betas"])
         sign, decay = -1.0 if group["maximize"] else 1.0, group["statistics_decay"]
-        fit = 0 if sizes is None else fit_of(t, is_grouped(state), group["refresh"])
+        fit = 0 if sizes is None else fit_of(t, is_grouped(state), group["refresh"], turn)
         return cls(
             eps, factor, lr, kept, slot, starts[0], starts[1], bound, gain, fit, 1 - beta1, beta2, 1 - beta2, sign,
             decay,
@@ -208,6 +210,7 @@ class Stack:
     sizes: tuple[int, int] | None  # (m, n) of the matrices they are treated as; None: vectors
     params: list[Tensor] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
+    turn: int = 0  # of these among all matrices, see `fit_of`; 0 where a GPU fits all in one launch
     t: int = 0  # which step this is, from 1
     numbers: Numbers = field(init=False)  # of step t
     on_device: DeviceNumbers | None = None  # the same, where a GPU computes
@@ -221,7 +224,7 @@ class Stack:
         self.numbers, self.on_device = self.numbers_of(self.t), None
 
     def numbers_of(self, t: int) -> Numbers:
-        return Numbers.of_step(t, self.states[0], self.sizes, self.group)
+        return Numbers.of_step(t, self.states[0], self.sizes, self.group, self.turn)
 
     @property
     def refit(self) -> bool:
