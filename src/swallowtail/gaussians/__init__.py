@@ -24,12 +24,13 @@ The other files serve these:
 | mixture_plan.py | where EM begins, and how a mixture is regularised |
 | merging.py | batches, merging and forgetting of a covariance |
 | covariance_fit.py | from moments to a covariance |
-| regularise.py | how a covariance is regularised, by cross-validation: a blend of five models |
+| regularise.py | how a covariance is regularised, by cross-validation: a blend of six models |
 | blend.py | the best weights of a sum of precision matrices |
 | bound.py | how far an outlier may be |
 | written.py | a covariance written as rotations and rank-one terms |
 | shrinkage.py | linear shrinkage of a covariance and of its correlations |
 | tree.py | Chow and Liu's tree |
+| principal.py | principal axes, with variances that held-out rows confirm |
 | spectrum.py | rules that correct variances along chosen axes |
 | factors.py | factor analysis |
 | shape.py | a covariance with rotations and rank-one terms: operators, whitening, samples |

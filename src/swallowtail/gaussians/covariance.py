@@ -38,7 +38,7 @@ class GivensCovariance(Merging, ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     Without rank-one terms V it stores K angles and n variances instead of n(n + 1)/2 numbers, and log-densities,
     Mahalanobis distances and samples cost O(n log n) per row; each term adds n numbers. Up to 1024 columns, Σ⁻¹ is a
-    weighted sum of five models' precision matrices, weights by cross-validated log-density (regularise.py), written as
+    weighted sum of six models' precision matrices, weights by cross-validated log-density (regularise.py), written as
     rotations and terms. Where held-out rows ask for it, squared distances stay below three times OAS's (bound.py).
     Fewer rows than columns, constant columns and duplicate columns are fine.
 
@@ -56,8 +56,9 @@ class GivensCovariance(Merging, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         target: "likelihood" picks rotations by their gain in log-density, "matrix" by squared error. On held-out
             MNIST the first is better by 0.3 bits per pixel.
         shrinkage: "auto" chooses on held-out rows. A number b adds b times the mean variance to every variance.
-        rank_one: whether rank-one terms, n/4 at most, may stand beside the rotations for what those leave. They pay
-            with many rows, and for factor models. False keeps every row's cost at O(n log n).
+        rank_one: whether rank-one terms, n/4 or 16 at most, may stand beside the rotations for what those leave. They
+            pay with many rows, for factor models, and where columns nearly determine each other. False keeps the cost
+            of every row at O(n log n).
         blend: whether other models than rotations may be blended in, up to 1024 columns. Without them a fit to 784
             columns takes a third of the time.
         sketch: whether to keep a sketch of rank ``sketch_size`` instead of n² moments; "auto" does so above 8192

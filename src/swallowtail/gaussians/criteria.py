@@ -81,6 +81,7 @@ class Criteria:
 
     @property
     def n_parameters(self) -> int:
-        """Free numbers: weights, means, variances and angles (a tied Q counts once)."""
+        """Free numbers: weights, means, variances and angles (a tied Q counts once), no more than a full Q has."""
         k, n = self.means_.shape
-        return k - 1 + 2 * k * n + (self.n_rotations_[0] if self._fitted.tied else sum(self.n_rotations_))
+        angles = [min(count, n * (n - 1) // 2) for count in self.n_rotations_]
+        return k - 1 + 2 * k * n + (angles[0] if self._fitted.tied else sum(angles))

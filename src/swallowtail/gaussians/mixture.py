@@ -42,7 +42,8 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
 
     Args:
         n_components: k.
-        n_rotations: the largest K of each component; by default n⌈lg n⌉/2.
+        n_rotations: the largest K of each component; by default n⌈lg n⌉/2. Columns that nearly determine
+            each other need more, and with some 30 rows per column more are better on most data: try 2n².
         rotations: "full" gives each component its own Q; "tied" gives all of them one Q, each with its own D.
         target: as in `GivensCovariance`.
         shrinkage: "auto" chooses ridge, number of rotations, noise, and what columns may hold that mostly repeat one

@@ -1,4 +1,4 @@
-"""How a covariance is regularised: a blend of five models, shares and settings chosen on held-out rows.
+"""How a covariance is regularised: a blend of six models, shares and settings chosen on held-out rows.
 
 S is the sample covariance of the training rows of a fold, in units of its mean variance. The models are
 
@@ -9,9 +9,10 @@ S is the sample covariance of the training rows of a fold, in units of its mean 
 | scaled | OAS of the correlations, each column with its own variance | few rows of columns in different units |
 | tree | Chow and Liu's tree (tree.py) | neighbours in time or space |
 | factors | a diagonal and rank-one terms (factors.py) | factor models |
+| principal | eigenvectors of the correlations, rules for D as for rotations (principal.py) | near copies |
 
 `choose` compares the mean held-out log-density over all folds: first of rotations, each rule for D learned from the
-other folds, and of numbers of factors; then of sums of the five precision matrices (blend.py). A model that alone is
+other folds, and of numbers of factors; then of sums of the precision matrices (blend.py). A model that alone is
 as good, within `TOLERANCE`, is taken alone. caution.py and bound.py keep outliers in bounds. `covariance` applies the
 plan to a whole sample, and written.py writes the result as Q D^½ (1 + V diag(w) Vᵀ) D^½ Qᵀ.
 
@@ -31,14 +32,15 @@ from swallowtail.gaussians import factors, spectrum
 from swallowtail.gaussians.blend import Seen, best_blend, best_single, inverse
 from swallowtail.gaussians.bound import bounded, worth_it
 from swallowtail.gaussians.caution import cautious
+from swallowtail.gaussians.principal import best_rule, principal_axes, principal_precision
 from swallowtail.gaussians.selection import Fold, grow, mean_variance
 from swallowtail.gaussians.shrinkage import reconsidered, scaled, shrunk
 from swallowtail.gaussians.spectrum import RULES, Axes, Level
 from swallowtail.gaussians.tree import tree_precision
 from swallowtail.gaussians.written import Parts, along, written
 
-MODELS = ("rotations", "shrunk", "scaled", "tree", "factors")
-ROTATIONS, SHRUNK, SCALED, _, FACTORS = range(len(MODELS))
+MODELS = ("rotations", "shrunk", "scaled", "tree", "factors", "principal")
+ROTATIONS, SHRUNK, SCALED, _, FACTORS, _ = range(len(MODELS))
 RIDGES = (0.003, 0.03)  # a
 PREFIXES = (0.0, 1 / 32, 1 / 16, 0.125, 0.25, 0.5, 1.0)  # of the rotations allowed
 RANKS = (1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120)  # of factor analysis
@@ -57,6 +59,7 @@ class Plan(NamedTuple):
     n_factors: int
     weights: np.ndarray  # of `MODELS`
     bounded: bool  # whether outliers are kept in bounds (bound.py)
+    principal: Level | None = None  # the rule for principal axes, if those may be used
 
     @property
     def alone(self) -> int | None:
@@ -100,8 +103,13 @@ def choose(
     if not blended:
         return plan
     plan = plan._replace(n_factors=_best_rank(folds if cheap else folds[:1], unseen, n_samples))
+    own: list[Axes] = []
+    if cheap:  # with 784 columns (Fashion-MNIST) they gained nothing
+        own = [principal_axes(fold, unseen, n_samples) for fold in folds]
+        plan = plan._replace(principal=spectrum.learn(own, best_rule(own)))
     seen = (
-        _seen(fold, axes, index, rule, unseen, n_samples, plan.n_factors) for index, fold in enumerate(folds)
+        _seen(fold, axes, own, index, rule, unseen, n_samples, plan.n_factors)
+        for index, fold in enumerate(folds)
     )
     weights, bound = _shares(seen, n_samples, cheap)
     return plan._replace(weights=weights, bounded=bound)
@@ -116,7 +124,7 @@ def _shares(folds: Iterator[Seen], n_samples: float, cheap: bool) -> tuple[np.nd
         seen = [fold._replace(members=[fold.members[i] for i in used]) for fold in (*seen, *folds)]
         best = best_blend(seen)
     else:
-        used = list(range(len(MODELS)))
+        used = list(range(len(seen[0].members)))
     simple = min((best_single(seen, place) for place in range(len(used))), key=lambda single: single.loss)
     weights, found = np.zeros(len(MODELS)), simple if simple.loss < best.loss + TOLERANCE else best
     weights[used] = found.weights
@@ -128,6 +136,7 @@ def _shares(folds: Iterator[Seen], n_samples: float, cheap: bool) -> tuple[np.nd
 def _seen(
     fold: Fold,
     axes: list[Axes],
+    principal: list[Axes],
     index: int,
     rule: str,
     unseen: np.ndarray,
@@ -135,12 +144,12 @@ def _seen(
     n_factors: int,
 ) -> Seen:
     """The models of one fold, and second moments of its held-out rows."""
-    others = [a for i, a in enumerate(axes) if i != index] or axes
     rest, own = n_samples - len(fold.held_out), axes[index]
-    d = spectrum.learn(others, rule)(own.own, own.floor)
+    d = spectrum.learn(spectrum.others(axes, index), rule)(own.own, own.floor)
+    level = spectrum.learn(spectrum.others(principal, index), best_rule(principal)) if principal else None
     s = mean_variance(fold.covariance)
     S, floor = fold.covariance / s, unseen / s
-    members = _precisions(S, floor, rest, _rotated(own.pairs, own.angles, d), n_factors)
+    members = _precisions(S, floor, rest, _rotated(own.pairs, own.angles, d), n_factors, level)
     moments = (fold.held_out.T @ fold.held_out) / (s * len(fold.held_out))
     moments[np.diag_indices(len(S))] += floor
     usual = shrunk(S, floor, rest)
@@ -156,8 +165,9 @@ def covariance(S: np.ndarray, plan: Plan, unseen: np.ndarray, n_samples: float, 
     pairs, angles = grow(S, plan.ridge, plan.n_rotations, target)
     own = np.maximum(np.diagonal(conjugate(S, pairs, angles)), 0.0)
     d = plan.level(own, along(pairs, angles, floor))
-    members = _precisions(S, floor, n_samples, _rotated(pairs, angles, d), plan.n_factors)
-    P = sum(share * member for share, member in zip(plan.weights, members, strict=True) if share)
+    members = _precisions(S, floor, n_samples, _rotated(pairs, angles, d), plan.n_factors, plan.principal)
+    # Without principal axes, the last weight is 0 and has no member.
+    P = sum(share * member for share, member in zip(plan.weights, members, strict=False) if share)
     if plan.bounded:
         P = bounded(P, shrunk(S, floor, n_samples))
     return s * inverse(P)
@@ -245,15 +255,21 @@ def _best_rank(folds: Sequence[Fold], unseen: np.ndarray, n_samples: float) -> i
 
 
 def _precisions(
-    S: np.ndarray, floor: np.ndarray, n_samples: float, rotated: np.ndarray, n_factors: int
+    S: np.ndarray,
+    floor: np.ndarray,
+    n_samples: float,
+    rotated: np.ndarray,
+    n_factors: int,
+    principal: Level | None,
 ) -> list[np.ndarray]:
-    """The precision matrices of all `MODELS`, for S of mean variance 1; ``floor`` is what was not seen."""
+    """The precision matrices of the `MODELS`, for S of mean variance 1; ``floor`` is what was not seen."""
     linear = [inverse(model(S, floor, n_samples)) for model in (shrunk, scaled)]
     (found,) = factors.factor_path(S, [n_factors])
     found = found._replace(noise=np.maximum(found.noise, floor))
     V, w = factors.whitened_terms(found)
     terms = (np.eye(len(S)) - (V * (w / (1 + w))) @ V.T) / np.sqrt(np.outer(found.noise, found.noise))
-    return [rotated, *linear, tree_precision(S + np.diag(floor), n_samples), terms]
+    last = [] if principal is None else [principal_precision(S, floor, principal)]
+    return [rotated, *linear, tree_precision(S + np.diag(floor), n_samples), terms, *last]
 
 
 def _rotated(pairs: np.ndarray, angles: np.ndarray, variances: np.ndarray) -> np.ndarray:  # shape: (n, n)

@@ -26,8 +26,9 @@ from scipy.optimize import isotonic_regression
 RULES = ("analytic", "monotone", "linear", "both")
 INTENSITIES = np.concatenate([[0.0], np.logspace(-5, 0, 21)])  # δ
 LEAST = 1e-10  # a variance is at least this fraction of its own column's: finite densities on singular data
-# What may have been missed along every axis, as if so many of the N rows had been drawn from the columns' scales alone.
-UNSEEN = 0.25
+# What may have been missed along every axis, as if so many of the N rows had been drawn from the columns' scales alone:
+# next to nothing. With 0.25, columns that nearly follow from others lost 1 to 2 nats per dimension.
+UNSEEN = 1e-6
 UNSEEN_TIED = 4.0  # the same of columns that mostly repeat one value, where the scale is a guess
 MOSTLY = 0.5  # a column with a larger share of one value does not tell its own scale
 # unless so many rows have another value, or so many have one and the same. Two equal values were not enough: on 1000
@@ -116,9 +117,13 @@ def cross_validated(axes: Sequence[Axes], rule: str) -> np.ndarray:  # shape: (f
     """Loss per row of every fold, under the rule learned from the others."""
     losses = []
     for index, fold in enumerate(axes):
-        others = [a for i, a in enumerate(axes) if i != index] or list(axes)
-        losses.append(float(loss(fold.held_out, learn(others, rule)(fold.own, fold.floor))))
+        losses.append(float(loss(fold.held_out, learn(others(axes, index), rule)(fold.own, fold.floor))))
     return np.array(losses)
+
+
+def others(axes: Sequence[Axes], index: int) -> list[Axes]:
+    """Those of all folds but one; of all, if that is the only one."""
+    return [a for i, a in enumerate(axes) if i != index] or list(axes)
 
 
 def analytic_intensity(S: np.ndarray, n_samples: float) -> float:
@@ -132,10 +137,10 @@ def analytic_intensity(S: np.ndarray, n_samples: float) -> float:
 def unseen(variances: np.ndarray, rows: np.ndarray, n_samples: float) -> np.ndarray:  # shape: (n,)
     """The variance of every column that N rows may have missed along any axis.
 
-    It is in proportion to the column's own variance or, where a column mostly repeats one value, to the largest square
-    that may be expected: a pixel that was dark in every row may be bright in the next, and its own variance, 0, says
-    nothing of how bright. The mean variance is the most. That suits pixels, but for a column of zeros and ones among
-    columns in other units it may be a million times too much.
+    It is a tiny part of the column's own variance. Where a column mostly repeats one value, it is in proportion to the
+    largest square that may be expected: a pixel that was dark in every row may be bright in the next, and its own
+    variance, 0, says nothing of how bright. The mean variance is the most. That suits pixels, but for a column of zeros
+    and ones among columns in other units it may be a million times too much.
 
     Args:
         variances: of the columns, shape (n,).
@@ -143,9 +148,10 @@ def unseen(variances: np.ndarray, rows: np.ndarray, n_samples: float) -> np.ndar
         n_samples: N.
     """
     usual, repeats = float(variances.mean()) or 1.0, repeated(rows) | (variances <= 0)
-    rows_missed, scale = np.where(repeats, UNSEEN_TIED, UNSEEN), variances.copy()
+    share = np.where(repeats, np.minimum(UNSEEN_TIED / n_samples, 1.0), np.maximum(UNSEEN / n_samples, LEAST))
+    scale = variances.copy()
     scale[repeats] = np.minimum(_largest_squares(rows[:, repeats]), usual)
-    return np.minimum(rows_missed / n_samples, 1.0) * scale
+    return np.asarray(share * scale)
 
 
 def _largest_squares(rows: np.ndarray) -> np.ndarray:  # shape: (n,)

@@ -11,9 +11,9 @@ from swallowtail.gaussians.selection import grow
 
 # Rank-one terms are kept in the order of their gain in log-density, until all others together gain less than this,
 NEGLIGIBLE = 1e-3  # nats per dimension,
-MOST_TERMS = (
-    0.25  # or there are so many times n: with twice as many, a row would cost as much as with a dense matrix
-)
+# or there are so many times n: with twice as many, a row would cost as much as with a dense matrix. `FEW` are always
+# allowed: rotations alone come slowly near a covariance of columns in different units that determine each other.
+MOST_TERMS, FEW = 0.25, 16
 ROUNDING = (
     1e-30  # entries of eigenvectors below it are 0: their squares are subnormal, and products of those slow
 )
@@ -48,7 +48,7 @@ def written(
     gain = 0.5 * (weights - np.log1p(weights))
     order = np.argsort(-gain)
     needed = int(np.searchsorted(-np.cumsum(gain[order][::-1])[::-1], -NEGLIGIBLE * n))
-    kept = order[: min(needed, int(MOST_TERMS * n))]
+    kept = order[: min(needed, max(int(MOST_TERMS * n), FEW))]
     return Parts(pairs, angles, d, np.ascontiguousarray(V[:, kept]), weights[kept])
 
 
