@@ -185,6 +185,12 @@ def test_tensors_that_are_not_dense_are_refused(kind):
         checks.as_tensor("x", x)
 
 
+@pytest.mark.parametrize("dtype", [object, np.longdouble, str])
+def test_arrays_that_pytorch_does_not_hold(dtype):
+    with pytest.raises(ArgumentError, match=r"got ndarray .*; try H\.astype\(numpy\.float64\)"):
+        fit_symmetric(np.eye(3).astype(dtype))
+
+
 def test_numbers_that_pass():
     assert checks.number("x", 0, at_least=0) == 0.0
     assert checks.number("x", np.float32(1.5), above=1) == 1.5

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from swallowtail import error_angle
+from swallowtail import error_angle, fit_symmetric, random_symmetric
 
 A, B = (np.random.default_rng(seed).standard_normal((12, 12)) for seed in (0, 1))
 
@@ -44,3 +44,19 @@ def test_a_function_with_a_fault_of_its_own_shows_it():
 def test_a_path_is_no_matrix():
     with pytest.raises(ValueError, match=r"got str; try numpy.load"):
         error_angle("cov.npy", A)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_function_that_holds_a_tensor_is_given_tensors(dtype, recwarn):
+    """An array times a tensor works, but NumPy warns of how PyTorch wraps the result."""
+    H = torch.from_numpy(random_symmetric(12, 3, 0)).to(dtype)
+    seen = []
+
+    def product(X):
+        seen.append(type(X))
+        return H @ X
+
+    result = fit_symmetric(product, 12)
+    assert seen[-1] is torch.Tensor
+    assert result.angle == pytest.approx(fit_symmetric(H).angle, abs=0.01)
+    assert not recwarn.list

@@ -125,7 +125,9 @@ def as_tensor(name: str, value: Any, like: torch.Tensor | None = None) -> torch.
             name,
             "a tensor or array of real numbers",
             f"{type(value).__name__} ({error})",
-            "try torch.as_tensor(…) or numpy.asarray(…) on it first",
+            f"try {name}.astype(numpy.float64)"
+            if isinstance(value, np.ndarray)  # of objects, text or longdouble
+            else "try torch.as_tensor(…) or numpy.asarray(…) on it first",
         ) from error
     strided(name, tensor)
     if not tensor.dtype.is_floating_point and not tensor.dtype.is_complex:

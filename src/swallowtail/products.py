@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -80,8 +81,19 @@ class _Function:
         refusals = []
         for way in (self._on_arrays, self._on_tensors, self._on_one_tensor, self._on_one_array):
             try:
-                Y = way(X)
-            except (TypeError, AttributeError, RuntimeError, ValueError, IndexError) as error:
+                with (
+                    warnings.catch_warnings()
+                ):  # a tensor of the function's own met an array: not for the user to mend
+                    warnings.filterwarnings("error", "__array_wrap__ must accept", DeprecationWarning)
+                    Y = way(X)
+            except (
+                TypeError,
+                AttributeError,
+                RuntimeError,
+                ValueError,
+                IndexError,
+                DeprecationWarning,
+            ) as error:
                 refusals.append(error)
             else:
                 self._way = way
