@@ -53,3 +53,13 @@ def test_a_matrix_for_a_function_of_rows(matrix):
         conjugate_gradients(lambda x: x, torch.ones(4), matrix)
     with pytest.raises(ArgumentError, match=r"^matvec: .*; try lambda X: X @ A"):
         log_determinant(matrix, operator(4))
+
+
+def test_conjugate_gradients_refuse_a_negative_eigenvalue():
+    d = torch.ones(32, dtype=torch.float64)
+    d[5] = -1.0
+    with pytest.raises(ArgumentError, match=r"positive definite matrix, got pᵀA p = -"):
+        conjugate_gradients(lambda x: x * d, torch.arange(32.0, dtype=torch.float64)[None])
+    d[5] = 0.0  # singular, and solvable
+    b = torch.arange(32.0, dtype=torch.float64)[None] * (d > 0)
+    torch.testing.assert_close(conjugate_gradients(lambda x: x * d, b).x, b)

@@ -43,6 +43,9 @@ def conjugate_gradients(
         preconditioner: an approximate A⁻¹ on rows.
         tolerance: stop when ‖b − A x‖ ≤ tolerance · ‖b‖ in every row.
         max_iterations: stop after so many.
+
+    Raises:
+        ArgumentError: A is seen to have a negative eigenvalue.
     """
     b = checks.as_tensor("b", b)
     _of_rows("matvec", matvec)
@@ -58,8 +61,13 @@ def conjugate_gradients(
     count, error = 0, float((r.norm(dim=-1) / size).max()) if len(b) else 0.0
     while error > tolerance and count < max_iterations:
         Ap = matvec(p)
+        curvature = (p * Ap).sum(-1, keepdim=True)
+        rounding = b.shape[-1] * torch.finfo(b.dtype).eps * p.norm(dim=-1) * Ap.norm(dim=-1)
+        if bool((curvature[:, 0] < -rounding).any()):
+            got = f"pᵀA p = {float(curvature.min()):.3g}"
+            raise ArgumentError("matvec", "a positive definite matrix", got, "try adding epsilon·I to it")
         # A row that is solved has p = 0: its step must be 0, not 0/0.
-        alpha = rz / (p * Ap).sum(-1, keepdim=True).clamp_min(torch.finfo(b.dtype).tiny)
+        alpha = rz / curvature.clamp_min(torch.finfo(b.dtype).tiny)
         x, r = x + alpha * p, r - alpha * Ap
         z = precondition(r)
         new = (r * z).sum(-1, keepdim=True)

@@ -207,6 +207,8 @@ def device_and_dtype(device: Any, dtype: torch.dtype | None) -> tuple[Any, torch
 
 def seeded(device: Any, seed: int | None, generator: torch.Generator | None) -> torch.Generator:
     """The generator given, or a new one of this seed; without one, of a random seed."""
+    if generator is not None and seed is not None:
+        raise ArgumentError("seed, generator", "one of the two", "both")
     if generator is None:
         generator = torch.Generator(device)
         if seed is None:
