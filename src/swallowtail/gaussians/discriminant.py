@@ -36,6 +36,9 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
     discriminant analysis is tried as well, written as rotations and rank-one terms (classes.py). Held-out log-loss
     chooses, and sets the temperature of the probabilities: Gaussians in many dimensions are too sure of themselves.
 
+    Where columns have heavy tails, or are zeros and ones, or rows are few, the probabilities of logistic regression or
+    of linear discriminant analysis may be better: see the log-loss on rows of your own.
+
     This estimator is made to tell classes apart; for densities use `GivensCovariance` or `GivensMixture`.
 
     Args:
