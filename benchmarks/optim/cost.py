@@ -3,8 +3,8 @@
     python -m benchmarks.optim.cost      # half a minute
 
 Methods take turns of ten steps within one process, one thread, and medians over the turns are rows. Times are those of
-the processor, since others may share the machine. ``step`` is the optimiser's own part of a training step, ``whole`` the
-training step with its gradient.
+the processor, since others may share the machine. ``step`` is the optimiser's own part of a training step, ``whole``
+the training step with its gradient.
 """
 
 from __future__ import annotations
