@@ -1,9 +1,10 @@
 """What steps cost on a CPU: GivensAdam's against torch's Adam, an evaluation of GivensLBFGS against SciPy's.
 
-    python -m benchmarks.optim.cost      # half a minute; nothing else may run meanwhile
+    python -m benchmarks.optim.cost      # half a minute
 
-Methods take turns of ten steps within one process, one thread, and medians over the turns are rows. ``step`` is the
-optimiser's own part of a training step, ``whole`` the training step with its gradient.
+Methods take turns of ten steps within one process, one thread, and medians over the turns are rows. Times are those of
+the processor, since others may share the machine. ``step`` is the optimiser's own part of a training step, ``whole``
+the training step with its gradient.
 """
 
 from __future__ import annotations
@@ -58,14 +59,14 @@ def training(name: str, make: Callable[[], Any], turns: int) -> list[Row]:
     found: dict[str, list[tuple[float, float]]] = {label: [] for label in METHODS}
     for _ in range(2 + turns):
         for label, (_, value) in made.items():
-            begin, steps = time.perf_counter(), 0.0
+            begin, steps = time.process_time(), 0.0
             for _ in range(TURN):
                 optimizers[label].zero_grad()
                 value().backward()
-                ready = time.perf_counter()
+                ready = time.process_time()
                 optimizers[label].step()
-                steps += time.perf_counter() - ready
-            found[label].append((time.perf_counter() - begin, steps))
+                steps += time.process_time() - ready
+            found[label].append((time.process_time() - begin, steps))
     rows = []
     for label, times in found.items():
         whole, step = 1e6 / TURN * np.median(times[2:], axis=0)  # what is compiled is so after two turns
@@ -79,16 +80,16 @@ def evaluations(name: str, turns: int = 9) -> list[Row]:
     found: dict[str, list[float]] = {label: [] for label in SOLVERS}
     for _ in range(1 + turns):
         for label, (method, options) in SOLVERS.items():
-            marks = [time.perf_counter()]
+            marks = [time.process_time()]
 
             def timed(x: np.ndarray, marks: list[float] = marks) -> tuple[float, np.ndarray]:
-                marks.append(time.perf_counter())
+                marks.append(time.process_time())
                 value = fun(x)
-                marks.append(time.perf_counter())
+                marks.append(time.process_time())
                 return value
 
             minimize(timed, start, jac=True, method=method, options=options)
-            marks.append(time.perf_counter())
+            marks.append(time.process_time())
             own = sum(b - a for a, b in list(pairwise(marks))[::2])
             found[label].append(1e6 * own / (len(marks) // 2 - 1))
     return [

@@ -208,9 +208,9 @@ def _costs() -> Iterator[str]:
         return
     steps, evaluations = ([r for r in rows if r["part"] == part] for part in ("step", "evaluation"))
     yield from (
-        "**A training step on a CPU** (`python -m benchmarks.optim.cost`): microseconds on one thread, refits "
-        'included. "whole" is the training step, "own" the optimiser\'s part of it. The last two columns are '
-        "GivensAdam's times over Adam's.", "",
+        "**A training step on a CPU** (`python -m benchmarks.optim.cost`): microseconds of processor time on one "
+        'thread, refits included. "whole" is the training step, "own" the optimiser\'s part of it. The last two '
+        "columns are GivensAdam's times over Adam's.", "",
         "| | Adam, whole | own | GivensAdam, whole | own | ratio, whole | own |", "|---" * 7 + "|",
     )  # fmt: skip
     for problem in dict.fromkeys(r["problem"] for r in steps):
