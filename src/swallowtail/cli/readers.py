@@ -62,9 +62,8 @@ def text(path: Path) -> Any:
         raise ValueError("no numbers")
     mark = next((mark for mark in ";\t," if any(mark in line for line in lines)), None)
     names = [word.strip(' "') for word in lines[0].split(mark)]
-    unnamed = names[0] == "" and names[1:] == [
-        str(k) for k in range(len(names) - 1)
-    ]  # columns of a DataFrame
+    # Columns of a DataFrame that were given no names have numbers.
+    unnamed = names[0] == "" and names[1:] == [str(k) for k in range(len(names) - 1)]
     headed = unnamed or not any(map(_is_number, names[1:] or names))
     lines, last = lines[headed:], lines[-1].split(mark)
     numbered = headed and (names[0] == "" or len(names) == len(last) - 1)

@@ -26,9 +26,7 @@ from swallowtail.fitting.core.records import Callback, Stop
 MOST_PASSES = 16  # 4 → 8 lowers the completion's angle by 0.7° on kernels and MNIST, 16 by 0.3° more on some
 PIECE_NUMBERS = 2**23  # a pass of more numbers is asked for in pieces, and may be stopped between them
 CONVERGED = 0.05  # a Ritz vector with a residual below this fraction of its value counts as an eigenvector
-NOISE = (
-    1e-8  # directions of given samples with a singular value below this fraction of the largest are dropped
-)
+NOISE = 1e-8  # directions of given samples are dropped below this fraction of the largest singular value
 BREAKDOWN = 1e-10  # a new direction shorter than this fraction of what it came from is rounding
 ROUNDING = 1e-12  # so is a singular value or weight below this fraction of the largest
 
