@@ -102,19 +102,8 @@ def multiply(A, B, C):
         return
     (down, along), stride, length = A.strides, B.strides[0], C.strides[0]
     like = as_row(C.ctypes.data, 1, C)  # one type for all layouts: the loops are compiled once
-    _multiply(
-        like,
-        A.ctypes.data,
-        down,
-        along,
-        B.ctypes.data,
-        stride,
-        C.ctypes.data,
-        length,
-        len(A),
-        len(B),
-        B.shape[1],
-    )
+    a, b, c = A.ctypes.data, B.ctypes.data, C.ctypes.data
+    _multiply(like, a, down, along, b, stride, c, length, len(A), len(B), B.shape[1])
 
 
 @njit(inner=True)
