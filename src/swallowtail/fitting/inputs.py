@@ -72,9 +72,9 @@ def _of_frame(letter: str, frame: Any) -> np.ndarray:
             letter, "numbers in every column of the DataFrame", got, "leave those columns out"
         )
     entries = np.asarray(frame.to_numpy())
-    return (
-        entries if entries.dtype.kind == "f" else entries.astype(np.float64)
-    )  # whole numbers and booleans mixed
+    if entries.dtype.kind == "f":
+        return entries
+    return entries.astype(np.float64)  # whole numbers and booleans mixed
 
 
 def on_a_gpu(H: torch.Tensor) -> bool:
