@@ -42,10 +42,10 @@ def flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def function(name: str, value: Any, of: str) -> Callable[..., Any]:
+def function(name: str, value: Any, of: str, hint: str = "") -> Callable[..., Any]:
     """Return ``value`` if it can be called; ``of`` says with what."""
     if not callable(value):
-        raise ArgumentError(name, f"a function of {of}", type(value).__name__)
+        raise ArgumentError(name, f"a function of {of}", type(value).__name__, hint)
     return value
 
 

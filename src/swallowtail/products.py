@@ -14,9 +14,8 @@ from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.operators.base import Operator
 
-_FLOAT64 = torch.empty(
-    0, dtype=torch.float64
-)  # what whole numbers become: float32 holds them up to 2^24 only
+# What whole numbers become: float32 holds them up to 2^24 only.
+_FLOAT64 = torch.empty(0, dtype=torch.float64)
 
 
 class Product(NamedTuple):

@@ -104,6 +104,26 @@ def test_a_checkpoint_of_several_files_is_read_from_its_folder(tmp_path):
         paroquant.load(tmp_path / "none")
 
 
+@pytest.mark.parametrize(
+    ("contents", "message"),
+    [
+        ("[" * 100_000, "config.json: expected JSON"),
+        ("{", "config.json: expected JSON"),
+        (
+            '{"quantization_config": {"group_size": -1}}',
+            "config.json, group_size: expected an integer ≥ 2, got -1",
+        ),
+        ('{"quantization_config": {"group_size": "six"}}', "config.json, group_size: expected an integer"),
+    ],
+)
+def test_a_config_that_says_nothing_usable_is_named(tmp_path, contents, message):
+    save_file({f"q.{part}": t for part, t in tensors_of(24, 6, 3).items()}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(contents)
+    with pytest.raises(ArgumentError, match=message):
+        paroquant.load(tmp_path)
+    assert paroquant.load(tmp_path, 6).rotations
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_other_precisions_are_read(dtype):
     tensors = tensors_of(24, 6, 3)

@@ -103,9 +103,7 @@ def log_determinant(matvec: Matvec, like: SymmetricOperator, seed: int = 0) -> E
 
 def _of_rows(name: str, value: Any) -> None:
     """Check that a function came; fits take matrices as well, so somebody will give one here."""
-    if not callable(value):
-        hint = "try lambda X: X @ A" if hasattr(value, "shape") else ""
-        raise ArgumentError(name, "a function of rows (m, n)", type(value).__name__, hint)
+    checks.function(name, value, "rows (m, n)", "try lambda X: X @ A" if hasattr(value, "shape") else "")
 
 
 def _quadrature(matvec: Matvec, z: Tensor, steps: int) -> Tensor:

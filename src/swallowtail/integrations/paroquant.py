@@ -61,7 +61,8 @@ def load(path: str | os.PathLike[str], size: int | None = None) -> Checkpoint:
     """
     folder = Path(checks.path("path", path)).is_dir()
     tensors = _files(Path(path)) if folder else io.read(path)[0]
-    size = (_group_size(Path(path)) if folder else None) or 128 if size is None else size
+    if size is None:
+        size = (_group_size(Path(path)) if folder else None) or 128
     names = [name for key in tensors if (name := _module(key))]
     if not names:
         got = f"{len(tensors)} tensors, none named theta"
@@ -91,12 +92,19 @@ def _files(folder: Path) -> dict[str, Tensor]:
 
 
 def _group_size(folder: Path) -> int | None:
-    """As config.json has it, if there is one that says so."""
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf8"))
-        return config["quantization_config"]["group_size"]
-    except (OSError, ValueError, KeyError, TypeError):
+    """As config.json has it, if there is one that says so. The file is not trusted."""
+    path = folder / "config.json"
+    if not path.is_file():
         return None
+    try:
+        config = json.loads(path.read_text(encoding="utf8"))
+    except (ValueError, RecursionError) as error:  # a long row of brackets is too deep for the parser
+        raise ArgumentError(
+            str(path), "JSON", "something else", "try `size` and a file, not the folder"
+        ) from error
+    own = config.get("quantization_config") if isinstance(config, dict) else None
+    size = own.get("group_size") if isinstance(own, dict) else None
+    return None if size is None else checks.integer(f"{path}, group_size", size, at_least=2)
 
 
 def _module(key: str) -> str:
