@@ -41,7 +41,7 @@ def canonical(
     batch = torch.Size() if single else torch.broadcast_shapes(*(t.shape[:-1] for t in parameters))
     if math.prod(batch) == 1 and len(batch) < x.ndim:
         return (
-            x.reshape(1, x.shape[:-1].numel(), wiring.n),
+            x.reshape(1, math.prod(x.shape[:-1]), wiring.n),
             [t.reshape(1, t.shape[-1]) for t in parameters],
             x.shape[:-1],
         )
