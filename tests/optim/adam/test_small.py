@@ -58,7 +58,18 @@ def test_float32_agrees_to_its_rounding(monkeypatch):
     assert distance(ours, theirs) < 1e-4
 
 
+def test_with_few_threads_no_matrix_is_too_large(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: adam_small.FEW_THREADS)
+    _, ours = trained(lambda p: GivensAdam(p, 1e-2), [(420, 320)], steps=7)
+    assert len(ours._small._members) == 1
+    monkeypatch.setattr(torch, "get_num_threads", lambda: adam_small.FEW_THREADS + 1)
+    _, theirs = trained(lambda p: GivensAdam(p, 1e-2), [(420, 320)], steps=7)
+    assert not theirs._small._members
+    assert distance(ours, theirs) < ROUNDING
+
+
 def test_large_ones_take_their_steps_beside_them(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: adam_small.FEW_THREADS + 1)
     monkeypatch.setattr(adam_small, "LARGEST", 500)
     monkeypatch.setattr(adam_small, "LEAST", 100)
     shapes = [(6, 5), (130, 4), (70, 70), (5,), (2, 131)]
