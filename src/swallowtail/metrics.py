@@ -17,6 +17,7 @@ from swallowtail.products import Product, as_product
 
 NORMAL_95 = 1.96  # standard errors from the mean to either end of a normal 95 % interval
 _BLOCK = 1 << 21  # numbers in one block of probes: 16 MiB
+_STREAM = int.from_bytes(b"probes", "big")  # any number but 0: default_rng([seed, 0]) is default_rng(seed)
 _STEEP, _RANGE = 0.9999, (1e-200, 1e200)  # cosines below, and squared norms between, need no care
 
 
@@ -47,6 +48,15 @@ class Estimate(NamedTuple):
     def error(self) -> float:
         """The standard error that an interval of this width has."""
         return (self.high - self.low) / (2 * NORMAL_95)
+
+
+def probe_generator(seed: int) -> np.random.Generator:
+    """Of the vectors that something is measured with.
+
+    Not ``default_rng(seed)``: data are often drawn from that, with the same small seed and rows of the same length. The
+    probes would then be rows of the data, on which their own covariance is fitted better than elsewhere.
+    """
+    return np.random.default_rng([checks.seed("seed", seed), _STREAM])
 
 
 def error_angle(A: Any, B: Any, n_probes: int = 2000, seed: int = 0, *, n: int | None = None) -> float:
@@ -147,7 +157,7 @@ def _images(
     left: Product, right: Product, n: int, n_probes: int, seed: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """A X and B X for blocks X of Gaussian columns that fit in memory."""
-    rng = np.random.default_rng(checks.seed("seed", seed))
+    rng = probe_generator(seed)
     block = max(1, _BLOCK // max(1, n))
     for start in range(0, n_probes, block):
         X = rng.standard_normal((min(block, n_probes - start), n)).T

@@ -38,6 +38,15 @@ def test_a_fit_that_wins_says_so():
     assert "multiply-adds" not in result.message.split("Lost")[-1] or "Lost" not in result.message
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_rows_drawn_with_a_seed_near_the_fits_own_are_no_probes(seed):
+    rows = np.random.default_rng(seed).standard_normal((300, 60))
+    H = np.cov(rows.T)
+    result = fit_symmetric(H, seed=0, effort="quick")
+    elsewhere = st.error_angle(H, result.operator, n_probes=20000, seed=7)
+    assert abs(result.angle - elsewhere) < 4 * result.angle_estimate.error
+
+
 def test_the_same_call_gives_the_same_message():
     A = st.random_symmetric(64, 5, 3)
     first, second = (fit_symmetric(A, method="pairs", cycles=0) for _ in range(2))

@@ -103,7 +103,10 @@ def test_export(wiring):
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_an_exported_layer_takes_batches_of_any_size(strict):
-    layer, sizes = Rotate(6, init="random", seed=0), {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
+    layer, sizes = (
+        Rotate(6, init="random", seed=0),
+        {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")},
+    )
     program = torch.export.export(layer, (torch.ones(3, 5, 6),), dynamic_shapes=(sizes,), strict=strict)
     for shape in ((1, 5, 6), (7, 2, 6)):
         x = normal(*shape, dtype=torch.float32)

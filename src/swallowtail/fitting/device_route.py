@@ -5,7 +5,6 @@ K + n numbers of the fit come to the host, and probes for the angle; the entries
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +15,7 @@ from swallowtail.fitting.quality import EXACT, NOT_MEASURED
 from swallowtail.fitting.result import Candidate, Found, Quality, Rival
 from swallowtail.fitting.rivals import cost_of, equal_ranks, n_probes, verdict
 from swallowtail.fitting.rivals.forms import identity_and_rank, shared
-from swallowtail.metrics import Estimate
+from swallowtail.metrics import Estimate, probe_generator
 
 KRYLOV, SPARE, PASSES = 4, 32, 8  # columns of the rivals' Krylov space per rank, and more; blocks of it
 ONLY_LOW_RANK = "On a GPU no rival but c·I + low rank is measured."
@@ -48,7 +47,7 @@ def by_device(job: Job) -> Found:
 def _quality(job: Job, fit: DeviceFit, best: Candidate) -> Quality:
     """The angle on the probes that a fit on the CPU would be measured with, and c·I + low rank beside it."""
     H, n = fit.objective.H, fit.objective.n
-    X = np.random.default_rng(job.request.seed + 1).standard_normal((n_probes(n), n))
+    X = probe_generator(job.request.seed + 1).standard_normal((n_probes(n), n))
     probes = torch.from_numpy(X).to(H.device, H.dtype).T.contiguous()
     image = H @ probes  # H is scaled by a power of two, which changes no angle
     angle = Estimate.of_angles(_angles(image, fit.product(probes)).cpu().numpy())

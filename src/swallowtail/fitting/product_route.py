@@ -22,7 +22,7 @@ from swallowtail.fitting.properties import ApplyColumns, warn_asymmetry
 from swallowtail.fitting.quality import HeldOut, of_products
 from swallowtail.fitting.result import Candidate, Found
 from swallowtail.fitting.watch import in_time
-from swallowtail.metrics import column_angles
+from swallowtail.metrics import column_angles, probe_generator
 from swallowtail.operators import HybridOperator
 
 ENOUGH_PRODUCTS = 64  # where n is too large to read H off and their number is not limited
@@ -73,7 +73,7 @@ def _from_products(
     fit = fit_products(timed, *arguments, function=f, **request.options)
     if not kept or job.watch.status:
         return fit, None
-    generator = np.random.default_rng(request.seed + 1)
+    generator = probe_generator(request.seed + 1)
     if f is None:
         Z = generator.standard_normal((n, kept))
         return fit, HeldOut(Z, product(Z), f"{kept} products kept for it", kept)
@@ -106,6 +106,6 @@ def _closer_to_completion(operator: Any, factor: Factor, rank: int, seed: int) -
     cut = factor.cut(rank)
     numbers = (np.full(operator.n, cut.shift), cut.basis, cut.weights)
     plain = HybridOperator.without_rotations(*map(torch.from_numpy, numbers))
-    Z = np.random.default_rng(seed).standard_normal((operator.n, COMPARED))
+    Z = probe_generator(seed).standard_normal((operator.n, COMPARED))
     angles = [column_angles(factor @ Z, form @ Z).mean() for form in (operator, plain)]
     return plain if angles[1] < angles[0] else operator

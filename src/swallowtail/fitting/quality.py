@@ -13,7 +13,13 @@ from swallowtail.fitting.methods.products import ProductFit
 from swallowtail.fitting.result import Quality
 from swallowtail.fitting.rivals import Care
 from swallowtail.fitting.rivals.structure import suggestions
-from swallowtail.metrics import Estimate, column_angles, error_angle_interval, relative_error
+from swallowtail.metrics import (
+    Estimate,
+    column_angles,
+    error_angle_interval,
+    probe_generator,
+    relative_error,
+)
 from swallowtail.operators import SignedRotation
 
 UNKNOWN = (0.0, 180.0)  # the interval of an angle that nothing independent was measured for
@@ -45,7 +51,7 @@ def of_symmetric(H: np.ndarray, fitted: Fitted, sparse: Any, judged: rival_forms
     """Measure a fit on the entries of H (n, n), and its rivals."""
     n, operator, hurried = len(H), fitted.operator, fitted.stopped and len(H) > SMALL
     if hurried:
-        X = np.random.default_rng(fitted.seed).standard_normal((HURRIED, n)).T
+        X = probe_generator(fitted.seed).standard_normal((HURRIED, n)).T
         angle, error = on_samples(operator, X, H @ X)
     else:
         measure = rival_forms.Measure(H, judged.target, fitted.seed, FEWER if fitted.quick else None)
@@ -154,7 +160,7 @@ def on_samples(operator: Any, X: np.ndarray, Y: np.ndarray) -> tuple[Estimate, f
 
 def _made_up_samples(completion: Any, n: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Random columns Z and Ĥ·Z plus noise as large as the part of H that the completion Ĥ is thought to miss."""
-    generator = np.random.default_rng(seed)
+    generator = probe_generator(seed)
     Z, noise = generator.standard_normal((2, n, count))
     missed, factor = min(completion.relative_error, 0.99), completion.factor
     # Squares near 1e±200 leave float64: the unit is taken out first.

@@ -31,7 +31,7 @@ from swallowtail.fitting.request import Request
 from swallowtail.fitting.result import Candidate, FitResult, Found, Quality, build_result
 from swallowtail.fitting.timing import time_model
 from swallowtail.fitting.watch import Watch
-from swallowtail.metrics import Estimate
+from swallowtail.metrics import Estimate, probe_generator
 from swallowtail.operators import HybridOperator, SymmetricOperator
 from swallowtail.wiring import Butterfly, Wiring
 
@@ -211,7 +211,7 @@ def _epoch_callback(job: Job, history: History) -> Any:
 def _sgd_quality(job: Job, operator: Any, fit: SGDFit, kept: int) -> Quality:
     """From ``kept`` products held out, or what the last epoch said."""
     if job.problem.product is not None and kept:
-        Z = np.random.default_rng(job.request.seed + 1).standard_normal((job.problem.n, kept))
+        Z = probe_generator(job.request.seed + 1).standard_normal((job.problem.n, kept))
         angle, error = on_samples(operator, Z, job.problem.product(Z))
         note = f"Quality is an estimate from {kept} products kept for it."
     else:

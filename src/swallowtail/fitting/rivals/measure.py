@@ -10,7 +10,7 @@ from scipy.sparse import issparse
 from swallowtail.fitting.methods.low_rank import FULL_EIGH, LowRank, gaussian_loss
 from swallowtail.fitting.result import Rival
 from swallowtail.fitting.rivals.forms import Alternative, entries
-from swallowtail.metrics import column_angles, relative_error
+from swallowtail.metrics import column_angles, probe_generator, relative_error
 from swallowtail.operators import HybridOperator, SymmetricOperator
 
 PROBES = 1000  # x for an angle; a fifth of it beyond FULL_EIGH, where angles hardly differ from x to x
@@ -32,7 +32,7 @@ class Measure:
     ) -> None:
         self.H, self.n, self.target, self.seed = H, len(H), target, seed
         count = n_probes(self.n) if probes is None else probes
-        self.X = np.random.default_rng(seed).standard_normal((count, self.n)).T
+        self.X = probe_generator(seed).standard_normal((count, self.n)).T
         self.HX = H @ self.X
         self.unit = float(np.abs(H).max(initial=0.0)) or 1.0  # squares of entries near 1e±200 leave float64
         self.norm = float(np.linalg.norm(H / self.unit))
