@@ -28,6 +28,16 @@ def test_a_tie_is_called_a_tie():
     assert "Won" not in result.message
 
 
+def test_no_fit_wins_where_the_matrix_is_sparser():
+    L = np.diag(np.full(120, 2.0)) - np.eye(120, k=1) - np.eye(120, k=-1)
+    order = np.random.default_rng(0).permutation(120)
+    result = fit_symmetric(L[order][:, order])  # no band
+    assert result.angle > 0.1
+    for unit in ("floats", "bytes", "multiply-adds"):
+        assert f"{unit} (" in result.message.partition("Lost at equal")[2]
+    assert "to all 358 entries, 0.00°" in result.message
+
+
 def test_a_fit_that_wins_says_so():
     A = st.random_symmetric(256, 128, 3)
     result = fit_symmetric(A, wiring="pairs")

@@ -27,6 +27,16 @@ def test_the_largest_entries_are_kept():
     assert found["multiply-adds"].operator.nnz in (24, 25)
 
 
+def test_a_matrix_that_is_paid_for_whole_is_exact():
+    H = np.diag(np.arange(1.0, 13.0))
+    H[0, 5] = H[5, 0] = 2.0
+    whole = entries_cost(12, 13, 14, MODEL)
+    amounts = {"floats": 13, "bytes": whole.bytes - 1, "multiply_adds": 14, "time": 1e-9}
+    (rival,) = (rival for rival in sparse_rivals(H, amounts, MODEL) if rival.name == "all 14 entries")
+    assert (rival.equal, rival.cost) == ("floats, multiply-adds", whole)
+    np.testing.assert_array_equal(rival.operator.toarray(), H)
+
+
 def test_a_band_is_counted_entry_by_entry():
     H = datasets.grid_kernel((9,), "rbf", 2.0)
     amounts = {

@@ -1,4 +1,4 @@
-"""Rivals that keep entries: the largest ones, and a band."""
+"""Rivals that keep entries: all of them, the largest ones, and a band."""
 
 from __future__ import annotations
 
@@ -16,9 +16,16 @@ LARGEST = 2048  # beyond this n choosing among n²/2 entries takes longer than i
 
 
 def sparse_rivals(H: np.ndarray, amounts: dict[str, float], model: TimeModel) -> Iterator[Alternative]:
-    """The best of both kinds at each amount (unit → amount) that pays for them."""
+    """The best of each kind at each amount (unit → amount) that pays for it."""
     n = len(H)
-    if not 2 < n <= LARGEST:
+    if n <= 2:
+        return
+    nnz = int(np.count_nonzero(H))
+    whole = entries_cost(n, (nnz + int(np.count_nonzero(np.diagonal(H)))) // 2, nnz, model)
+    payable = [NAMES[unit] for unit in UNITS if whole.of(unit) <= amounts[unit]]
+    if 0 < nnz < n * n and payable:  # without zeros it is the dense matrix, which others compare
+        yield Alternative(f"all {nnz} entries", scipy.sparse.csr_array(H), whole, ", ".join(payable))
+    if n > LARGEST:
         return
     bands = {NAMES[unit]: _widest(n, unit, amounts[unit], model) for unit in UNITS}
     for width in sorted({width for width in bands.values() if width > 0}):
