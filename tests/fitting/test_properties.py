@@ -109,8 +109,15 @@ def test_targets_that_the_matrix_cannot_serve():
         fit_symmetric(np.ones((4, 4)), target="inverse")
     with pytest.raises(ValueError, match="invertible"):
         fit_symmetric(np.zeros((4, 4)), target="inverse")
-    with pytest.raises(ValueError, match="negative diagonal"):
+    with pytest.raises(ValueError, match="negative eigenvalue, -"):
         fit_symmetric(-np.eye(3), target="likelihood")
+    with pytest.raises(ValueError, match="negative eigenvalue, -1"):
+        fit_symmetric([[1.0, 2.0], [2.0, 1.0]], target="likelihood")
+    halves = np.cov(np.random.default_rng(0).standard_normal((40, 10))).astype(
+        np.float16
+    )  # singular but for rounding
+    assert np.linalg.eigvalsh(halves.astype(float))[0] < 0
+    assert fit_symmetric(halves, target="likelihood", **QUICK).status == "converged"
 
 
 def test_symmetric_within_rounding_only():

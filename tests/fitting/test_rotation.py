@@ -91,10 +91,18 @@ def test_large_operators_are_learned_from_products():
     assert "4 products kept for it" in result.message
 
 
+@pytest.mark.parametrize("name", ["budget", "target", "symmetrize"])
+def test_arguments_of_the_other_fit_are_not_recommended(name):
+    with pytest.raises(TypeError, match=rf"{name}: expected an argument of fit_rotation, .*; try (?!`{name}`)"):
+        fit_rotation(np.eye(4), **{name: "floats"})
+
+
 @pytest.mark.parametrize("n", [6, 10, 33])
 def test_permutations_are_exact(n):
     for seed in range(6):
-        R = np.eye(n)[np.random.default_rng(seed).permutation(n)]
-        result = fit_rotation(R)
-        assert result.status == "exact"
-        np.testing.assert_allclose(np.asarray(result.operator), R, atol=1e-12)
+        rng = np.random.default_rng(seed)
+        R = np.eye(n)[rng.permutation(n)]
+        for signs in (np.ones(n), rng.choice([-1.0, 1.0], n)):
+            result = fit_rotation(signs * R)
+            assert result.status == "exact"
+            np.testing.assert_allclose(np.asarray(result.operator), signs * R, atol=1e-12)

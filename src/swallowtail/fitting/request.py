@@ -156,8 +156,10 @@ class Request:
         if owners:
             expected = "it only with a method that has this option"
             raise ArgumentError(name, expected, f"method={self.method!r}", f"try `method={owners[0]!r}`")
-        arguments = [argument.name for argument in fields(self) if argument.name != "options"]
-        names = [*arguments, "symmetrize", *(option for names in options.values() for option in names)]
+        other = {"symmetric": ("options",), "rotation": ("options", "budget", "target")}[self.kind]
+        arguments = [argument.name for argument in fields(self) if argument.name not in other]
+        arguments += ["symmetrize"] if self.kind == "symmetric" else []
+        names = [*arguments, *(option for names in options.values() for option in names)]
         near = ["seed"] if name == "random_state" else difflib.get_close_matches(name, names, n=1)
         hint = f"try `{near[0]}`" if near else f"try help(fit_{self.kind}) for those there are"
         raise ArgumentError(name, f"an argument of fit_{self.kind}", "a name that it does not have", hint)

@@ -146,11 +146,11 @@ def _find_partners(M: np.ndarray, stale: np.ndarray, gain: np.ndarray, partner: 
 
 @inner
 def _two_swaps(M: np.ndarray) -> tuple[int, int]:
-    """A coordinate of one swap and one of another, where M is a swap (0 1; 1 0); −1 for none."""
+    """A coordinate of one swap and one of another, where M is a swap ±(0 1; 1 0); −1 for none."""
     n, first, other = len(M), -1, -1
     for i in range(n):
         for j in range(n):
-            swapped = i != j and M[i, j] > 1.0 - SWAP and M[j, i] > 1.0 - SWAP
+            swapped = i != j and M[i, j] * M[j, i] > 1.0 - SWAP
             if swapped and first < 0:
                 first, other = i, j
             elif swapped and i != other:
@@ -169,8 +169,8 @@ def grow_aligned(
     ``threshold`` of the largest. A pair's gain changes only if one of its rows is rotated, so a layer of m pairs
     costs O(nm), not O(n²).
 
-    What is left of a permutation may be swaps, (0 1; 1 0) twice or more often, which no single rotation improves.
-    Then a quarter turn that joins two of them, at no loss, is taken first.
+    What is left of a permutation, with signs or without, may be swaps, ±(0 1; 1 0) twice or more often, which no single
+    rotation improves. Then a quarter turn that joins two of them, at no loss, is taken first.
 
     Args:
         M: QᵀR, shape (n, n); overwritten.

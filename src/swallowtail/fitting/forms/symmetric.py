@@ -31,6 +31,7 @@ from swallowtail.wiring import Butterfly, Wiring
 # Members of the family with least error, whose angles are compared, beside those without rotations.
 CONTENDERS = 3
 TRIES = 6  # fits to reach a target angle; one or two do
+BELOW_ZERO = 1e-2  # of the largest entry: as far as half precision may take an eigenvalue of a covariance
 
 
 class SymmetricForms(Forms):
@@ -39,9 +40,8 @@ class SymmetricForms(Forms):
     def __init__(self, job: Job) -> None:
         H, target = job.problem.dense, job.request.target
         assert H is not None
-        if target == "likelihood" and float(np.diagonal(H).min(initial=0.0)) < 0:
-            expected = "a covariance for target='likelihood'"
-            raise ArgumentError("H", expected, "a negative diagonal entry")
+        if target == "likelihood":
+            _check_covariance(H)
         self.function = job.request.function
         super().__init__(job, H if self.function is None else _function(job, self.function, H))
         self.target = "likelihood" if target == "likelihood" else "matrix"
@@ -197,6 +197,17 @@ class SymmetricForms(Forms):
         judged = Judged(self.job.prices, self.target, unit, amount, name)
         found = of_symmetric(self.matrix, self._fitted(best, others), sparse, judged)
         return found, "exact" if exact else "converged"
+
+
+def _check_covariance(H: np.ndarray) -> None:
+    unit = float(np.abs(H).max(initial=0.0)) or 1.0
+    try:
+        np.linalg.cholesky(H / unit + BELOW_ZERO * np.eye(len(H)))
+    except np.linalg.LinAlgError:
+        got = f"a negative eigenvalue, {np.linalg.eigvalsh(H)[0]:.3g}"
+        raise ArgumentError(
+            "H", "a covariance for target='likelihood'", got, "try `target='matrix'`"
+        ) from None
 
 
 def _function(job: Job, f: SpectralFunction, H: np.ndarray) -> np.ndarray:
