@@ -121,6 +121,10 @@ def test_samples_have_the_covariance():
     assert not torch.equal(H.sample(3), H.sample(3))
     generator = torch.Generator().manual_seed(1)
     assert torch.equal(H.sample(3, generator=generator), H.sample(3, seed=1))
+    with pytest.raises(
+        ArgumentError, match=r"^generator: expected a torch.Generator, got Generator\(PCG64\)"
+    ):
+        H.sample(generator=np.random.default_rng(0))
     with pytest.raises(ArgumentError, match="one of the two"):
         H.sample(3, seed=1, generator=generator)
     batched, _ = build("butterfly-5", batch=(2,))

@@ -202,7 +202,7 @@ def _summary(result: Any) -> dict[str, Any]:
         "relative_error": result.relative_error,
         "floats": result.floats,
         "bytes": result.bytes,
-        "multiply_adds": result.operator.multiply_adds,
+        "multiply_adds": result.multiply_adds,
         "seconds": result.seconds,
         "products": result.n_products,
         "rivals": [dataclasses.asdict(rival) for rival in result.rivals],

@@ -124,7 +124,7 @@ class Study:
             "ready": True,
             "angle": round(fit.angle, 3),
             "error": round(fit.relative_error, 5),
-            **amounts(Cost(fit.floats, fit.bytes, fit.operator.multiply_adds, fit.time)),
+            **amounts(Cost(fit.floats, fit.bytes, fit.multiply_adds, fit.time)),
             "seconds": round(fit.seconds, 2),
             "method": fit.method,
             "message": fit.message,

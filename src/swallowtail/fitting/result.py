@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -132,6 +132,11 @@ class FitResult:
         """Storage in float32, with two indices per rotation where the pairs are data."""
         return count_bytes(self.operator)
 
+    @property
+    def multiply_adds(self) -> int:
+        """Of a product with one vector."""
+        return int(self.operator.multiply_adds)
+
     def __str__(self) -> str:
         label = f"angle of {self.angle_of}" + (" (estimate)" if self.estimated else "")
         _, low, high = self.angle_estimate
@@ -149,7 +154,7 @@ class FitResult:
             self.relative_error,
             self.floats,
             self.bytes,
-            self.operator.multiply_adds,
+            self.multiply_adds,
             "",
         )
         lines += [
@@ -178,6 +183,9 @@ class FitResult:
 
     def _repr_html_(self) -> str:
         return show.notebook(self)
+
+    def __matmul__(self, x: Any) -> NoReturn:
+        raise TypeError("expected an operator before @, got the record of a fit; try fit.operator @ x")
 
     def plot(self, path: Any = None, *, H: Any = None) -> Any:
         """Draw the history of the objective and the spectrum (of a rotation: its angles).

@@ -73,7 +73,7 @@ def _dense(H: Any, n: int) -> np.ndarray:
 
 def notebook(result: Any) -> str:
     """HTML: the numbers, the rivals beside them, the spectrum as a small picture."""
-    rows = [("this fit", result.angle, result.relative_error, result.floats, result.operator.multiply_adds)]
+    rows = [("this fit", result.angle, result.relative_error, result.floats, result.multiply_adds)]
     rows += [(r.name, r.angle, r.relative_error, r.floats, r.multiply_adds) for r in result.rivals]
     head = "".join(f"<th>{name}</th>" for name in ("form", "angle", "rel. error", "floats", "mult-adds"))
     body = "".join(

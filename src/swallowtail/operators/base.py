@@ -209,6 +209,8 @@ def seeded(device: Any, seed: int | None, generator: torch.Generator | None) -> 
     """The generator given, or a new one of this seed; without one, of a random seed."""
     if generator is not None and seed is not None:
         raise ArgumentError("seed, generator", "one of the two", "both")
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise ArgumentError("generator", "a torch.Generator", repr(generator), "try `seed=0`")
     if generator is None:
         generator = torch.Generator(device)
         if seed is None:

@@ -30,6 +30,14 @@ def test_an_amount_that_pays_for_all_entries():
         np.testing.assert_allclose(rival.operator @ np.eye(32), H, atol=1e-10)
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e300])
+def test_scale_is_no_matter(scale):
+    A = np.random.default_rng(1).standard_normal((64, 64))
+    H, amounts = A @ A.T, {"floats": 1200, "multiply_adds": 2500}
+    for plain, scaled in zip(hodlr_rivals(H, amounts), hodlr_rivals(scale * H, amounts), strict=True):
+        np.testing.assert_allclose(scaled.operator @ np.eye(64), scale * (plain.operator @ np.eye(64)))
+
+
 def test_the_budget_is_kept_and_counted():
     A = np.random.default_rng(1).standard_normal((64, 64))
     H = A + A.T

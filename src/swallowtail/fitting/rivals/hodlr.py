@@ -84,6 +84,7 @@ class _Factored:
 
     def __init__(self, A: np.ndarray) -> None:
         self.A, self._known = A, dict[tuple[int, int], Any]()
+        self.unit = float(np.abs(A).max(initial=0.0)) or 1.0  # squares of numbers near 1e±200 leave float64
 
     def svd(self, rows: slice, columns: slice) -> Any:
         key = rows.start, columns.stop
@@ -105,7 +106,7 @@ def _fit(
     factors = [factored.svd(rows, columns) for rows, columns in halves]
     price = [(2 if unit == "multiply_adds" else 1) * (len(U) + len(Vh[0])) for U, _, Vh in factors]
     block = np.concatenate([np.full(len(s), k) for k, (_, s, _) in enumerate(factors)]).astype(int)
-    gains = np.concatenate([s**2 for _, s, _ in factors])
+    gains = np.concatenate([(s / factored.unit) ** 2 for _, s, _ in factors])
     by_worth = np.argsort(-gains / np.array(price)[block], kind="stable")
     kept = by_worth[np.cumsum(np.array(price)[block[by_worth]]) <= left]
     ranks = np.bincount(block[kept], minlength=len(factors))
