@@ -1,6 +1,7 @@
 """Products with a saved operator: rows or columns, pipes, several outputs."""
 
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,6 +29,29 @@ def test_vectors_may_be_piped(tmp_path, monkeypatch, capfdbinary):
     assert main(["apply", saved(tmp_path), "-", "-o", "-"]) == 0
     found = np.load(io.BytesIO(capfdbinary.readouterr().out))
     np.testing.assert_allclose(found, st.load(saved(tmp_path)) @ np.ones(16))
+
+
+def test_an_operator_may_be_piped(tmp_path, monkeypatch, capsys):
+    contents = Path(saved(tmp_path)).read_bytes()
+    x, output = write(tmp_path / "x.npy", np.ones(16)), tmp_path / "y.npy"
+    for arguments, code in (
+        (["info", "-"], 0),
+        (["apply", "-", x, "-o", str(output)], 0),
+        (["apply", "-", "-"], 1),
+    ):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(contents)))
+        assert main([*arguments, "-o", "-"] if code else arguments) == code
+    assert "try a file for one of them" in capsys.readouterr().err
+    np.testing.assert_allclose(np.load(output), st.load(saved(tmp_path)) @ np.ones(16))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"no such thing")))
+    assert main(["info", "-"]) == 1
+    assert "standard input: expected a safetensors file" in capsys.readouterr().err
+
+
+def test_a_matrix_is_no_operator(tmp_path, capsys):
+    source = write(tmp_path / "H.npy", np.eye(4))
+    assert main(["info", source]) == 1
+    assert f"try swallowtail fit {source} -o {source[:-4]}.safetensors" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("twice", [["-o", "-", "-o", "-"], ["-o", "y.npy", "-o", "y.npy"]])

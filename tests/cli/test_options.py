@@ -23,6 +23,13 @@ def test_a_bare_number_lacks_a_unit(tmp_path, capsys):
     source = write(tmp_path / "H.npy", st.random_symmetric(20, 2, 0))
     assert main(["fit", source, "--budget", "70", "--quiet"]) == 1
     assert "got '70'; try floats:70" in capsys.readouterr().err
+    assert main(["fit", source, "--budget", "time:10us", "--quiet"]) == 1
+    assert "got 'time:10us'; try time:1e-4" in capsys.readouterr().err
+    assert main(["fit", source, "--budget", "floats", "--rotations", "7", "--quiet"]) == 1
+    assert (
+        "it without --rotations, as either says how much there may be, got both, --rotations 7"
+        in capsys.readouterr().err
+    )
 
 
 def test_rows_lack_an_option(tmp_path, capsys):

@@ -255,6 +255,31 @@ def test_a_missing_number_is_no_header(lines, tmp_path):
     assert "usecols" not in str(caught.value)  # NumPy's advice to its own callers
 
 
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("a,b\n# a remark\n1,2\n\n3,NA\n", "'NA' in line 5; try leaving out rows where numbers are missing"),
+        ("1,2\n3,\n", "'' in line 2; try leaving out rows where numbers are missing"),
+        ("name,a,b\nx,1,2\ny,3,four\n", "'four' in line 3"),
+        ("1;2\n3,5;4\n", "'3,5' in line 2; try decimal points"),
+        ("1;0,5\n0,5;1\n", "'0,5' in line 1; try decimal points"),
+        ("a,b\n1,2\n3,4,5\n", "3 columns in line 3, 2 before it"),
+    ],
+)
+def test_the_line_of_a_mistake_is_named(lines, message, tmp_path):
+    path = tmp_path / "H.csv"
+    path.write_text(lines)
+    with pytest.raises(ArgumentError) as caught:
+        read_array(path)
+    assert str(caught.value).endswith(f"got {message}")
+
+
+def test_a_format_that_is_not_read_has_a_way_out(tmp_path):
+    (tmp_path / "H.parquet").touch()
+    with pytest.raises(ArgumentError, match=r"got \.parquet; try numpy\.save, or writing it as \.csv"):
+        read_array(tmp_path / "H.parquet")
+
+
 def test_a_named_pipe_is_read_as_standard_input_is(tmp_path):
     """As the shell's ``<(command)``."""
     path = tmp_path / "pipe"

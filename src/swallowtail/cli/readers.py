@@ -22,6 +22,7 @@ ENTRIES = {  # numbers per line of a Matrix Market file, by layout and field
     "coordinate": {"real": 3, "double": 3, "integer": 3, "unsigned-integer": 3, "pattern": 2},
     "array": {"real": 1, "double": 1, "integer": 1, "unsigned-integer": 1},
 }
+MISSING = ("", "na", "n/a", "#n/a", "null", "none", "?", ".", "-")  # "nan" is a number, and refused as one
 VECTOR_BYTES = 64  # per coordinate: a fit holds some vectors of length n at the least
 
 
@@ -57,21 +58,43 @@ def text(path: Path) -> Any:
 
     A first column that the header has no name for numbers the rows, as pandas and R write it: it is left out too.
     """
-    lines = [line for line in path.read_text("utf-8-sig").splitlines() if line.strip() and line[0] != "#"]
+    every = enumerate(path.read_text("utf-8-sig").splitlines(), 1)
+    placed = [(number, line) for number, line in every if line.strip() and line[0] != "#"]
+    lines = [line for _, line in placed]
     if not lines:
         raise ValueError("no numbers")
     mark = next((mark for mark in ";\t," if any(mark in line for line in lines)), None)
     names = [word.strip(' "') for word in lines[0].split(mark)]
     # Columns of a DataFrame that were given no names have numbers.
     unnamed = names[0] == "" and names[1:] == [str(k) for k in range(len(names) - 1)]
-    headed = unnamed or not any(map(_is_number, names[1:] or names))
+    headed = unnamed or not any(map(_is_meant, names[1:] or names))
     lines, last = lines[headed:], lines[-1].split(mark)
     numbered = headed and (names[0] == "" or len(names) == len(last) - 1)
-    first = 0 if not lines or (not numbered and _is_number(last[0])) else 1
+    first = 0 if not lines or (not numbered and _is_meant(last[0])) else 1
     columns = range(first, len(lines[-1].split(mark))) if first else None
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a file without numbers is a warning to NumPy
-        return np.loadtxt(lines, delimiter=mark, ndmin=2, usecols=columns, comments=None)
+        try:
+            return np.loadtxt(lines, delimiter=mark, ndmin=2, usecols=columns, comments=None)
+        except ValueError as error:
+            raise ValueError(_fault(placed[headed:], mark, first) or str(error)) from error
+
+
+def _fault(placed: list[tuple[int, str]], mark: str | None, first: int) -> str:
+    """What is wrong, in which line of the file: NumPy counts rows without the header, and those from 0 or from 1."""
+    width = len(placed[0][1].split(mark)) if placed else 0
+    for number, line in placed:
+        words = line.split(mark)
+        if len(words) != width:
+            return f"{len(words)} columns in line {number}, {width} before it"
+        for word in words[first:]:
+            if not _is_number(word):
+                found = f"{word.strip()!r} in line {number}"
+                if _is_meant(word):
+                    return f"{found}; try decimal points"
+                missing = word.strip(' "').lower() in MISSING
+                return f"{found}; try leaving out rows where numbers are missing" if missing else found
+    return ""
 
 
 def _is_number(word: str) -> bool:
@@ -80,6 +103,11 @@ def _is_number(word: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _is_meant(word: str) -> bool:
+    """Whether it is a number but for a decimal comma, which is a mistake to be named, and no header."""
+    return _is_number(word.replace(",", "."))
 
 
 def mtx(path: Path) -> Any:

@@ -135,8 +135,8 @@ class Request:
         Budget.parse(self.budget)
         for name, hint in (("n_rotations", "leave one out"), ("target_angle", "leave one out")):
             if getattr(self, name) is not None:
-                expected = f"it without {name}, as either says how much there may be"
-                raise ArgumentError("budget", expected, f"both, {name}={getattr(self, name)!r}", hint)
+                expected = f"it without `{name}`, as either says how much there may be"
+                raise ArgumentError("budget", expected, f"both, `{name}={getattr(self, name)!r}`", hint)
         if self.method not in ON_A_BUDGET:
             expected = f"method {' or '.join(map(repr, ON_A_BUDGET))} with a budget"
             raise ArgumentError("method", expected, repr(self.method), "try `method='auto'`")

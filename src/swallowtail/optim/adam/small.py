@@ -20,8 +20,8 @@ from swallowtail.optim.adam.fit import matrix_shape, turns
 from swallowtail.optim.adam.gpu import gpu_for
 from swallowtail.optim.adam.state import LEFT, RIGHT, SIDES, Rates, State, columns_of, fit_of, period_of
 
-# A step is compiled for one thread. There it takes 0.2 to 0.45 of the time of PyTorch's calls, from 2¹⁷ entries to 2²⁴: less
-# than they can take on FEW_THREADS. With more, larger matrices are left to them: entries, divided by the threads.
+# A step is compiled for one thread. There it takes 0.2 to 0.45 of the time of PyTorch's calls, from 2¹⁷ entries to 2²⁴:
+# less than they can take on FEW_THREADS. With more, larger matrices are left to them: entries, divided by the threads.
 FEW_THREADS = 2
 LARGEST, LEAST = 1 << 17, 1 << 12
 LONGEST_VECTOR = 1 << 15
