@@ -1,4 +1,4 @@
-"""Conjugate gradients with a fitted inverse as preconditioner, beside the plain ones.
+"""Conjugate gradients with a fit as preconditioner, by either target, beside the plain ones.
 
 python examples/preconditioner.py [--output demo-output]
 """
@@ -15,6 +15,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 import swallowtail as st
 
 N, NOISE = 400, 1e-2
+OTHER = "#56B4E9"
 
 
 def main() -> None:
@@ -23,10 +24,12 @@ def main() -> None:
     points = np.random.default_rng(0).uniform(size=(N, 2))
     distances = np.linalg.norm(points[:, None] - points[None], axis=-1)
     H = np.exp(-distances / 0.2) + NOISE * np.eye(N)
-    fit = st.fit_symmetric(H, target="inverse", n_rotations=4 * N * 9 // 2)
-    inverse = fit.operator.inverse(epsilon=NOISE)
+    fits = {
+        target: st.fit_symmetric(H, target=target, n_rotations=4 * N * 9 // 2)
+        for target in ("inverse", "likelihood")
+    }
     values, vectors = np.linalg.eigh(H)
-    rank = fit.floats // (N + 1)  # of as many numbers
+    rank = fits["likelihood"].floats // (N + 1)  # of as many numbers
     scale = values[-rank - 1]
 
     def low_rank(x: np.ndarray) -> np.ndarray:
@@ -36,8 +39,11 @@ def main() -> None:
     ways: dict[str, tuple[Any, str]] = {
         "none": (None, PLAIN),
         f"low rank {rank}, equal floats": (LinearOperator((N, N), low_rank), RIVAL),
-        f"{fit.operator.rotation.n_rotations} rotations": (inverse.to_scipy(), OURS),
     }
+    for (target, fit), colour in zip(fits.items(), (OTHER, OURS), strict=True):
+        inverse = fit.operator.inverse(epsilon=NOISE)
+        name = f'{fit.operator.rotation.n_rotations} rotations, "{target}"'
+        ways[name] = (inverse.to_scipy(), colour)
     b = np.random.default_rng(1).standard_normal(N)
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axis = figure.subplots()

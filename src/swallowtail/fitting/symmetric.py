@@ -70,10 +70,10 @@ def fit_symmetric(
             "products" fits pairs from few products; where all entries are known it is "pairs".
         target: what is to be close. "matrix": Q D Qᵀ to H, in Frobenius norm. "inverse": its inverse to H⁻¹; the
             result's angle is that of H⁻¹. "likelihood": the best covariance for Gaussian data with sample covariance
-            H. A function f of the tensor of eigenvalues, ``lambda d: torch.exp(-d)``: Q D Qᵀ to f(H). The result's
-            operator is then f(H), its angle that of f(H), and ``result.of_H`` has H's own eigenvalues in the same
-            basis. A small angle on H is not a small angle on f(H): on a sensor graph 2.1° on its Laplacian L became
-            7.3° on exp(−L).
+            H; of a positive definite H mostly a better preconditioner than "inverse". A function f of the tensor of
+            eigenvalues, ``lambda d: torch.exp(-d)``: Q D Qᵀ to f(H). The result's operator is then f(H), its angle that
+            of f(H), and ``result.of_H`` has H's own eigenvalues in the same basis. A small angle on H is not a small
+            angle on f(H): on a sensor graph 2.1° on its Laplacian L became 7.3° on exp(−L).
 
             From products, H is completed first, and its inverse or function is that of the completion. That costs
             no further products. Some of them are kept to measure the fit, by Lanczos, or by conjugate gradients for
