@@ -224,7 +224,7 @@ def test_bounds_of_numbers_are_readable():
         GivensAdam([torch.nn.Parameter(torch.ones(1))], betas=(1.0, 0.9))
 
 
-@pytest.mark.parametrize("bad", ["large", None, [0.1, 0.2], torch.ones(2), float("nan"), 1.0])
+@pytest.mark.parametrize("bad", ["large", "0.5", None, [0.1, 0.2], torch.ones(2), float("nan"), 1.0])
 def test_bad_numbers_are_argument_errors(bad):
     check_number("share", 0.5, at_least=0, below=1)
     check_number("share", torch.tensor(0.5), at_least=0, below=1)

@@ -109,6 +109,8 @@ def check_number(
     low = f" > {above:g}" if above is not None else f" ≥ {at_least:g}" if at_least is not None else ""
     high = "" if below == math.inf else f" < {below:g}"
     expected = "a finite number" + " and".join(part for part in (low, high) if part)
+    if isinstance(value, str):  # YAML reads 1e-3 as text, which a scheduler cannot multiply
+        raise ArgumentError(name, expected, repr(value), "try float(…)")
     try:
         x = float(value)
     except (TypeError, ValueError) as error:
