@@ -43,7 +43,7 @@ def fit_symmetric(
         H: one of
 
             - a dense tensor, array or DataFrame; a matrix on a GPU is fitted there, on chosen pairs, from n = 512 on,
-            - a scipy sparse matrix,
+            - a scipy sparse matrix; beyond n = 4096 it stays sparse, and rotations are grown on its entries,
             - anything with ``@`` on columns: a scipy LinearOperator, an operator of linear_operator, curvlinops or
               PyLops, or one of this package,
             - a function of columns, NumPy (n, k) in float64,
