@@ -263,7 +263,7 @@ def test_a_missing_number_is_no_header(lines, tmp_path):
         ("name,a,b\nx,1,2\ny,3,four\n", "'four' in line 3"),
         ("1;2\n3,5;4\n", "'3,5' in line 2; try decimal points"),
         ("1;0,5\n0,5;1\n", "'0,5' in line 1; try decimal points"),
-        ("a,b\n1,2\n3,4,5\n", "3 columns in line 3, 2 before it"),
+        ("a,b\n1,2\n3,4,5\n", "2 columns at first and 3 in line 3"),
     ],
 )
 def test_the_line_of_a_mistake_is_named(lines, message, tmp_path):

@@ -103,7 +103,7 @@ def npy(array, **options):
         ("a.npy", b"junk", "a.npy: expected an array of numbers written by numpy.save"),
         ("a.npy", npy(np.array([{}], dtype=object), allow_pickle=True), "Python objects"),
         ("a.npy", npy(np.triu(np.ones((3, 3)))), "a symmetric matrix"),
-        ("a.csv", b"1,2\n3", "the number of columns changed"),
+        ("a.csv", b"1,2\n3", "2 columns at first and 1 in line 2"),
         ("a.exe", b"", "a.exe: expected .npy"),
         ("", b"", ".npy"),
         ("../../a.pkl", b"", ".npy"),

@@ -86,7 +86,7 @@ def _fault(placed: list[tuple[int, str]], mark: str | None, first: int) -> str:
     for number, line in placed:
         words = line.split(mark)
         if len(words) != width:
-            return f"{len(words)} columns in line {number}, {width} before it"
+            return f"{width} columns at first and {len(words)} in line {number}"
         for word in words[first:]:
             if not _is_number(word):
                 found = f"{word.strip()!r} in line {number}"

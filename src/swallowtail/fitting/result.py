@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -183,9 +183,6 @@ class FitResult:
 
     def _repr_html_(self) -> str:
         return show.notebook(self)
-
-    def __matmul__(self, x: Any) -> NoReturn:
-        raise TypeError("expected an operator before @, got the record of a fit; try fit.operator @ x")
 
     def plot(self, path: Any = None, *, H: Any = None) -> Any:
         """Draw the history of the objective and the spectrum (of a rotation: its angles).
