@@ -76,7 +76,7 @@ def _apply(options: argparse.Namespace) -> None:
 
     check_outputs("--output", options.output, ARRAYS, options.vectors, options.file)
     if options.epsilon is not None and not options.inverse:
-        raise ArgumentError("--epsilon", "it only with --inverse", options.epsilon, "try both, or neither")
+        raise ArgumentError("--epsilon", "--inverse beside it", "it alone", "try both, or neither")
     operator = load(options.file)
     X = dense(str(options.vectors), read_array(options.vectors))
     X = X.T if options.rows else X

@@ -157,7 +157,7 @@ class SymmetricForms(Forms):
         request, saved = self.request, self.job.saved
         for option in request.options:
             if option not in OPTIONS["symmetric"][name]:
-                expected = "it only where rank-one terms or products are fitted"
+                expected = "a fit with rank-one terms or from products for this option"
                 raise ArgumentError(option, expected, f"a fit on chosen {name}", "leave it out")
 
         def once(error: float | None, **state: Any) -> Candidate:
