@@ -61,9 +61,9 @@ class GivensCovariance(Merging, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         target: "likelihood" picks rotations by their gain in log-density, "matrix" by squared error. On held-out
             MNIST the first is better by 0.3 bits per pixel.
         shrinkage: "auto" chooses on held-out rows. A number b adds b times the mean variance to every variance.
-        rank_one: whether rank-one terms, n/4 or 16 at most, may stand beside the rotations for what those leave. They
-            pay with many rows, for factor models, and where columns nearly determine each other. False keeps the cost
-            of every row at O(n log n).
+        rank_one: whether there may be rank-one terms for what the rotations leave, at most n/4 or 16, whichever is
+            more. They pay with many rows, for factor models, and where columns nearly determine each other. False keeps
+            the cost of every row at O(n log n).
         blend: whether other models than rotations may be blended in, up to 1024 columns. Without them a fit to 784
             columns takes a third of the time.
         sketch: whether to keep a sketch of rank ``sketch_size`` instead of n² moments; "auto" does so above 8192

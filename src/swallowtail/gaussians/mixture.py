@@ -46,8 +46,8 @@ class GivensMixture(MixtureAttributes, DensityMixin, BaseEstimator):
             each other need more, and with some 30 rows per column more are better on most data: try 2n².
         rotations: "full" gives each component its own Q; "tied" gives all of them one Q, each with its own D.
         target: as in `GivensCovariance`.
-        shrinkage: "auto" chooses ridge, number of rotations, noise, and what columns may hold that mostly repeat one
-            value, on held-out rows before EM begins. It adds a background: a broad Gaussian with a
+        shrinkage: "auto" chooses ridge, number of rotations, noise, and the least variance of columns that mostly
+            repeat one value, on held-out rows before EM begins. It adds a background: a broad Gaussian with a
             share 1/(N + 1) of the density, for rows that are like no component. A number is the noise b, in units of
             the mean variance within components.
         tol: EM has settled when the mean log-density gains less.
