@@ -25,7 +25,7 @@ from swallowtail.fitting.core.objectives import EXACT
 from swallowtail.fitting.core.product import conjugate, power_of_two
 from swallowtail.fitting.core.records import Callback, DenseFit, History, Listener, Stop
 from swallowtail.fitting.core.search import FINISH
-from swallowtail.fitting.methods.low_rank import LowRank, cut, diagonal_low_rank
+from swallowtail.fitting.methods.low_rank import DiagonalLowRank, cut, diagonal_low_rank
 from swallowtail.fitting.methods.pairs import default_cycles, fit_pairs
 from swallowtail.wiring import Pairs
 
@@ -66,7 +66,7 @@ class HybridFit(NamedTuple):
     history: History  # (stage, rotations, squared relative error), best so far
 
     @classmethod
-    def without_rotations(cls, form: LowRank, history: History) -> HybridFit:
+    def without_rotations(cls, form: DiagonalLowRank, history: History) -> HybridFit:
         """diag(d) + U diag(w) Uᵀ."""
         empty = DenseFit(Pairs(len(form.V), []), np.zeros(0), form.diagonal, history)
         return cls(empty, np.ascontiguousarray(form.V), form.w, history)
@@ -159,7 +159,7 @@ class _Turns:
             fit = lambda r: diagonal_low_rank(self.H, r, by_rank(r), pulse=pulse)
             self._keep_form("diagonal", fit, len(plan.rotations) - 1)
 
-    def _keep_form(self, name: str, fit: Callable[[int], LowRank], most: int) -> None:
+    def _keep_form(self, name: str, fit: Callable[[int], DiagonalLowRank], most: int) -> None:
         """Keep the form with the most terms or, where fewer are exact as well, with the fewest that are."""
         form, low = fit(most), 0
         while low < most and self._left(form) < EXACT:
@@ -171,7 +171,7 @@ class _Turns:
                 low = middle + 1
         self._keep(name, HybridFit.without_rotations(form, [(name, 0, self._left(form))]))
 
-    def _left(self, form: LowRank) -> float:
+    def _left(self, form: DiagonalLowRank) -> float:
         return self._value(self.H - (form.V * form.w) @ form.V.T - np.diag(form.diagonal))
 
     def scout(self, n_rotations: int, rank: int) -> float:
