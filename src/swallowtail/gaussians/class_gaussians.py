@@ -20,12 +20,11 @@ from swallowtail.errors import ArgumentError
 from swallowtail.gaussians.covariance import GivensCovariance
 from swallowtail.gaussians.covariance_fit import CovarianceRequest, fit_statistics, most_rotations
 from swallowtail.gaussians.em.distances import FARTHEST
-from swallowtail.gaussians.factored import FactoredCovariance
+from swallowtail.gaussians.factored import FactoredCovariance, diagonal_along
 from swallowtail.gaussians.regularise import spectrum
 from swallowtail.gaussians.regularise.blend import BlendPlan
 from swallowtail.gaussians.regularise.factorise import factorise
 from swallowtail.gaussians.regularise.rotations import rotation_of
-from swallowtail.operators import SymmetricOperator
 
 SHRUNK = (0.0, 0.1, 0.3, 0.6, 0.9)  # λ of the third kind,
 SHRINKAGES = (0.01, 0.03, 0.1, 0.3)  # and γ
@@ -149,9 +148,8 @@ class Classes:
             for x, w in zip(centred, counts, strict=True):
                 z = self._pooled.rotation.T(torch.from_numpy(x).to(self._pooled.rotation.dtype))
                 unseen = spectrum.unseen(np.average(x * x, axis=0, weights=w), x, len(x))
-                missed = SymmetricOperator(self._pooled.rotation.T, torch.from_numpy(unseen)).diagonal()
                 squares = np.average(z.double().numpy() ** 2, axis=0, weights=w)
-                self._along.append(squares + missed.double().numpy())
+                self._along.append(squares + diagonal_along(self._pooled.rotation, unseen))
 
     def covariances(self, candidate: Candidate) -> list[FactoredCovariance]:
         """Σ_c of all classes."""

@@ -91,3 +91,8 @@ class FactoredCovariance:
         if self.rank:
             z = z + ((z @ self._basis) * self._stretch) @ self._basis.mT
         return self.rotation(z * self._root)
+
+
+def diagonal_along(rotation: Rotation, diagonal: np.ndarray) -> np.ndarray:  # shape: (n,), float64
+    """diag(QᵀCQ) for C = diag(diagonal)."""
+    return SymmetricOperator(rotation.T, torch.from_numpy(diagonal)).diagonal().numpy()
