@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from swallowtail.gaussians.blend import Seen, best_blend, best_single, inverse, log_determinant
+from swallowtail.gaussians.regularise.weights import (
+    FoldModels,
+    best_blend,
+    best_single,
+    inverse,
+    log_determinant,
+)
 
 
 @pytest.fixture
@@ -14,7 +20,7 @@ def folds():
         factors = rng.standard_normal((3, 6, 6))
         members = [np.eye(6) + F @ F.T for F in factors]
         truth = np.linalg.inv(0.5 * members[0] + 2.0 * members[2])
-        found.append(Seen(members, truth, np.eye(6), np.zeros((0, 6))))
+        found.append(FoldModels(members, truth, np.eye(6), np.zeros((0, 6))))
     return found
 
 

@@ -5,7 +5,7 @@ pixel that was dark in all rows and is bright in the next makes a huge distance.
 xᵀΣ⁻¹x ≤ κ xᵀC⁻¹x for every x. In a basis where C is 1 and Σ⁻¹ is diagonal, it cuts the entries of Σ⁻¹ off at κ.
 
 Held-out rows say what the bound costs on average and what it saves the row that it helps most (`worth_it`). Where
-columns differ in their units C describes nothing, and the bound only costs; caution.py is for those.
+columns differ in their units C describes nothing, and the bound only costs; heavy_tails.py is for those.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from swallowtail.gaussians.blend import Seen
+from swallowtail.gaussians.regularise.weights import FoldModels
 
 BOUND = 3.0  # κ
 # Of what the bound saves the row that it helps most, this much may be lost on average. Images pay 0.001 to 0.004 of it,
@@ -24,7 +24,7 @@ PRICE = 0.01
 ROUNDING = 1e-12  # values smaller than this share of the largest are not known: such units are left alone
 
 
-def worth_it(folds: Sequence[Seen], weights: np.ndarray) -> bool:
+def worth_it(folds: Sequence[FoldModels], weights: np.ndarray) -> bool:
     """Whether the bound costs held-out rows less than `PRICE` of what it saves one of them, for a blend's weights."""
     cost = saved = 0.0
     for fold in folds:

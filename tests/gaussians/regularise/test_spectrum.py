@@ -6,7 +6,7 @@ from scipy.stats import norm
 from sklearn.datasets import load_wine
 
 from swallowtail import GivensCovariance
-from swallowtail.gaussians.spectrum import SAME, TELLING, UNSEEN, UNSEEN_TIED, unseen
+from swallowtail.gaussians.regularise.spectrum import SAME, TELLING, UNSEEN, UNSEEN_TIED, unseen
 
 N = 100
 

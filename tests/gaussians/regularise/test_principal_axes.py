@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from swallowtail import GivensCovariance
-from swallowtail.gaussians.principal import principal_precision
-from swallowtail.gaussians.spectrum import Level
+from swallowtail.gaussians.regularise.principal_axes import principal_precision
+from swallowtail.gaussians.regularise.spectrum import Level
 
 AS_IT_IS = Level(np.zeros(0), np.zeros(0), 0.0)
 UNITS = 10.0 ** np.linspace(-9, 9, 15)

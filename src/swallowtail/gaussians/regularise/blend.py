@@ -8,13 +8,13 @@ S is the sample covariance of the training rows of a fold, in units of its mean 
 | shrunk | (1 − δ) S + δ with the δ of OAS | very few rows of columns in the same unit |
 | scaled | OAS of the correlations, each column with its own variance | few rows of columns in different units |
 | tree | Chow and Liu's tree (tree.py) | neighbours in time or space |
-| factors | a diagonal and rank-one terms (factors.py) | factor models |
-| principal | eigenvectors of the correlations, rules for D as for rotations (principal.py) | near copies |
+| factors | a diagonal and rank-one terms (factor_analysis.py) | factor models |
+| principal | eigenvectors of the correlations, rules for D as for rotations (principal_axes.py) | near copies |
 
-`choose` compares the mean held-out log-density over all folds: first of rotations, each rule for D learned from the
-other folds, and of numbers of factors; then of sums of the precision matrices (blend.py). A model that alone is
-as good, within `TOLERANCE`, is taken alone. caution.py and bound.py keep outliers in bounds. `covariance` applies the
-plan to a whole sample, and written.py writes the result as Q D^½ (1 + V diag(w) Vᵀ) D^½ Qᵀ.
+`choose_blend` compares the mean held-out log-density over all folds: first of rotations, each rule for D learned from
+the other folds, and of numbers of factors; then of sums of the precision matrices (weights.py). A model that alone is
+as good, within `TOLERANCE`, is taken alone. heavy_tails.py and outlier_bound.py keep outliers in bounds. `fit_blend`
+applies the plan to a whole sample, and factorise.py writes the result as Q D^½ (1 + V diag(w) Vᵀ) D^½ Qᵀ.
 
 The ridge is there for nearly constant columns: two of them that were once non-zero together would look perfectly
 correlated.
@@ -28,16 +28,16 @@ from typing import NamedTuple
 import numpy as np
 
 from swallowtail.fitting.core.product import conjugate, rotate_rows
-from swallowtail.gaussians import factors, spectrum
-from swallowtail.gaussians.blend import Seen, best_blend, best_single, inverse
-from swallowtail.gaussians.bound import bounded, worth_it
-from swallowtail.gaussians.caution import cautious
-from swallowtail.gaussians.principal import best_rule, principal_axes, principal_precision
-from swallowtail.gaussians.selection import Fold, grow, mean_variance
-from swallowtail.gaussians.shrinkage import reconsidered, scaled, shrunk
-from swallowtail.gaussians.spectrum import RULES, Axes, Level
-from swallowtail.gaussians.tree import tree_precision
-from swallowtail.gaussians.written import Parts, along, written
+from swallowtail.gaussians.regularise import factor_analysis, spectrum
+from swallowtail.gaussians.regularise.factorise import CovarianceFactors, along, factorise
+from swallowtail.gaussians.regularise.heavy_tails import cautious
+from swallowtail.gaussians.regularise.outlier_bound import bounded, worth_it
+from swallowtail.gaussians.regularise.principal_axes import best_rule, principal_axes, principal_precision
+from swallowtail.gaussians.regularise.rotations import Fold, grow, mean_variance
+from swallowtail.gaussians.regularise.shrinkage import reconsidered, scaled, shrunk
+from swallowtail.gaussians.regularise.spectrum import RULES, Axes, Level
+from swallowtail.gaussians.regularise.tree import tree_precision
+from swallowtail.gaussians.regularise.weights import FoldModels, best_blend, best_single, inverse
 
 MODELS = ("rotations", "shrunk", "scaled", "tree", "factors", "principal")
 ROTATIONS, SHRUNK, SCALED, _, FACTORS, _ = range(len(MODELS))
@@ -50,15 +50,15 @@ TOLERANCE = 1e-3  # nats per dimension
 LEAST_SHARE = 0.02  # of the largest: what a model must have in the first fold to be tried in all
 
 
-class Plan(NamedTuple):
-    """What `choose` found."""
+class BlendPlan(NamedTuple):
+    """What `choose_blend` found."""
 
     ridge: float  # a
     n_rotations: int  # K of the model "rotations"
     level: Level  # its rule for D
     n_factors: int
     weights: np.ndarray  # of `MODELS`
-    bounded: bool  # whether outliers are kept in bounds (bound.py)
+    bounded: bool  # whether outliers are kept in bounds (outlier_bound.py)
     principal: Level | None = None  # the rule for principal axes, if those may be used
 
     @property
@@ -68,7 +68,7 @@ class Plan(NamedTuple):
         return int(used[0]) if len(used) == 1 else None
 
 
-def choose(
+def choose_blend(
     folds: Sequence[Fold],
     unseen: np.ndarray,
     n_samples: float,
@@ -76,7 +76,7 @@ def choose(
     target: str,
     blended: bool,
     cheap: bool,
-) -> Plan:
+) -> BlendPlan:
     """The plan with the best mean held-out log-density.
 
     Args:
@@ -99,7 +99,7 @@ def choose(
     ridge, count, rule = min((key for key in trials if trials[key] < near), key=lambda k: (k[1], trials[k]))
     axes = found[ridge, count]
     alone = np.eye(len(MODELS))[ROTATIONS]
-    plan = Plan(ridge, count, spectrum.learn(axes, rule), 0, alone, False)
+    plan = BlendPlan(ridge, count, spectrum.learn(axes, rule), 0, alone, False)
     if not blended:
         return plan
     plan = plan._replace(n_factors=_best_rank(folds if cheap else folds[:1], unseen, n_samples))
@@ -115,7 +115,7 @@ def choose(
     return plan._replace(weights=weights, bounded=bound)
 
 
-def _shares(folds: Iterator[Seen], n_samples: float, cheap: bool) -> tuple[np.ndarray, bool]:
+def _shares(folds: Iterator[FoldModels], n_samples: float, cheap: bool) -> tuple[np.ndarray, bool]:
     """The best weights of `MODELS`, of one model alone if that is nearly as good; and whether to bound their sum."""
     seen = [next(folds)] if not cheap else list(folds)
     best = best_blend(seen)
@@ -142,7 +142,7 @@ def _seen(
     unseen: np.ndarray,
     n_samples: float,
     n_factors: int,
-) -> Seen:
+) -> FoldModels:
     """The models of one fold, and second moments of its held-out rows."""
     rest, own = n_samples - len(fold.held_out), axes[index]
     d = spectrum.learn(spectrum.others(axes, index), rule)(own.own, own.floor)
@@ -155,11 +155,13 @@ def _seen(
     usual = shrunk(S, floor, rest)
     models = ((usual, members[SHRUNK]), (scaled(S, floor, rest), members[SCALED]))
     moments = reconsidered(moments, n_samples, np.diagonal(S) + floor, models)
-    return Seen(members, moments, usual, fold.held_out / np.sqrt(s))
+    return FoldModels(members, moments, usual, fold.held_out / np.sqrt(s))
 
 
-def covariance(S: np.ndarray, plan: Plan, unseen: np.ndarray, n_samples: float, target: str) -> np.ndarray:
-    """Σ (n, n) of a whole sample under a plan; arguments as of `choose`."""
+def blended_covariance(
+    S: np.ndarray, plan: BlendPlan, unseen: np.ndarray, n_samples: float, target: str
+) -> np.ndarray:
+    """Σ (n, n) of a whole sample under a plan; arguments as of `choose_blend`."""
     s = mean_variance(S)
     S, floor = S / s, unseen / s
     pairs, angles = grow(S, plan.ridge, plan.n_rotations, target)
@@ -173,30 +175,32 @@ def covariance(S: np.ndarray, plan: Plan, unseen: np.ndarray, n_samples: float, 
     return s * inverse(P)
 
 
-def fit(
+def fit_blend(
     S: np.ndarray,
-    plan: Plan,
+    plan: BlendPlan,
     unseen: np.ndarray,
     n_samples: float,
     target: str,
     polish: int,
     budget: int,
     terms: bool,
-) -> Parts:
+) -> CovarianceFactors:
     """The covariance of a whole sample under a plan: at most ``budget`` rotations, and ``terms`` if wanted."""
     s, n = mean_variance(S), len(S)
     if plan.alone == FACTORS and terms and not plan.bounded:
-        (found,) = factors.factor_path(S / s, [plan.n_factors])
+        (found,) = factor_analysis.factor_path(S / s, [plan.n_factors])
         found = found._replace(noise=np.maximum(found.noise, unseen / s))
         none = np.zeros((0, 2), np.int64), np.zeros(0)
         scale = s / plan.weights[FACTORS]
-        return Parts(*none, scale * found.noise, *factors.whitened_terms(found))
+        return CovarianceFactors(*none, scale * found.noise, *factor_analysis.whitened_terms(found))
     if plan.alone != ROTATIONS or plan.bounded:
-        return written(covariance(S, plan, unseen, n_samples, target), unseen, budget, target, polish, terms)
+        return factorise(
+            blended_covariance(S, plan, unseen, n_samples, target), unseen, budget, target, polish, terms
+        )
     pairs, angles = grow(S, plan.ridge, plan.n_rotations, target, polish)
     own = np.maximum(np.diagonal(conjugate(S, pairs, angles)), 0.0)
     d = plan.level(own / s, along(pairs, angles, unseen) / s) / plan.weights[ROTATIONS]
-    return Parts(pairs, angles, s * d, np.zeros((n, 0)), np.zeros(0))
+    return CovarianceFactors(pairs, angles, s * d, np.zeros((n, 0)), np.zeros(0))
 
 
 def _rotations(
@@ -239,7 +243,9 @@ def _best_rank(folds: Sequence[Fold], unseen: np.ndarray, n_samples: float) -> i
     """The number of factors with the least mean loss; a search that has passed its best ends."""
     ranks = [rank for rank in RANKS if rank < MOST_FACTORS * min(len(unseen), n_samples)] or [0]
     scales = [mean_variance(fold.covariance) for fold in folds]
-    paths = [factors.factor_path(fold.covariance / s, ranks) for fold, s in zip(folds, scales, strict=True)]
+    paths = [
+        factor_analysis.factor_path(fold.covariance / s, ranks) for fold, s in zip(folds, scales, strict=True)
+    ]
     best, least = ranks[0], np.inf
     for rank in ranks:
         if rank > PASSED * max(best, 1):
@@ -248,7 +254,7 @@ def _best_rank(folds: Sequence[Fold], unseen: np.ndarray, n_samples: float) -> i
         for path, fold, s in zip(paths, folds, scales, strict=True):
             found = next(path)
             safe = found._replace(noise=np.maximum(found.noise, unseen / s))
-            loss += factors.mean_loss(safe, fold.held_out / np.sqrt(s), unseen / s)
+            loss += factor_analysis.mean_loss(safe, fold.held_out / np.sqrt(s), unseen / s)
         if loss < least:
             best, least = rank, loss
     return best
@@ -264,9 +270,9 @@ def _precisions(
 ) -> list[np.ndarray]:
     """The precision matrices of the `MODELS`, for S of mean variance 1; ``floor`` is what was not seen."""
     linear = [inverse(model(S, floor, n_samples)) for model in (shrunk, scaled)]
-    (found,) = factors.factor_path(S, [n_factors])
+    (found,) = factor_analysis.factor_path(S, [n_factors])
     found = found._replace(noise=np.maximum(found.noise, floor))
-    V, w = factors.whitened_terms(found)
+    V, w = factor_analysis.whitened_terms(found)
     terms = (np.eye(len(S)) - (V * (w / (1 + w))) @ V.T) / np.sqrt(np.outer(found.noise, found.noise))
     last = [] if principal is None else [principal_precision(S, floor, principal)]
     return [rotated, *linear, tree_precision(S + np.diag(floor), n_samples), terms, *last]

@@ -6,7 +6,7 @@ from sklearn.covariance import OAS
 from sklearn.datasets import load_breast_cancer, load_wine
 
 from swallowtail import GivensCovariance
-from swallowtail.gaussians.shrinkage import reconsidered, scaled, shrunk
+from swallowtail.gaussians.regularise.shrinkage import reconsidered, scaled, shrunk
 
 UNITS = 10.0 ** np.arange(-3, 4)
 

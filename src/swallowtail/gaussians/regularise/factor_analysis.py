@@ -16,14 +16,14 @@ ROUNDING = 1e-9  # keeps a matrix regular where constant columns leave fewer dim
 LEAST = 1e-4
 
 
-class Factors(NamedTuple):
+class FactorModel(NamedTuple):
     """W (n, r) and ψ (n,)."""
 
     loadings: np.ndarray
     noise: np.ndarray
 
 
-def factor_path(S: np.ndarray, ranks: Iterable[int]) -> Iterator[Factors]:
+def factor_path(S: np.ndarray, ranks: Iterable[int]) -> Iterator[FactorModel]:
     """Factor analyses of a covariance S (n, n) of mean variance 1, one for each rank."""
     variances = np.maximum(np.diagonal(S), CONSTANT)
     deviations = np.sqrt(variances)
@@ -40,15 +40,15 @@ def factor_path(S: np.ndarray, ranks: Iterable[int]) -> Iterator[Factors]:
             Cb = C @ beta.T
             W = Cb @ np.linalg.inv((1 + ROUNDING) * np.eye(rank) - beta @ W + beta @ Cb)
             psi = np.maximum(1 - np.einsum("ij,ij->i", W, Cb), LEAST)
-        yield Factors(W * deviations[:, None], psi * variances)
+        yield FactorModel(W * deviations[:, None], psi * variances)
 
 
-def mean_loss(factors: Factors, rows: np.ndarray, unseen: np.ndarray) -> float:
+def mean_loss(model: FactorModel, rows: np.ndarray, unseen: np.ndarray) -> float:
     """Mean negative log-density of rows (m, n) without constants, by Woodbury's formula.
 
     ``unseen`` (n,) is added to the rows' second moments, on the diagonal.
     """
-    W, psi = factors
+    W, psi = model
     scaled = W / psi[:, None]
     L = np.linalg.cholesky(np.eye(W.shape[1]) + W.T @ scaled)
     explained = np.linalg.solve(L, (rows @ scaled).T)
@@ -61,7 +61,7 @@ def mean_loss(factors: Factors, rows: np.ndarray, unseen: np.ndarray) -> float:
     return float(0.5 * (q + np.log(psi).sum()) + np.log(np.diagonal(L)).sum())
 
 
-def whitened_terms(factors: Factors) -> tuple[np.ndarray, np.ndarray]:
+def whitened_terms(model: FactorModel) -> tuple[np.ndarray, np.ndarray]:
     """V (n, r) orthonormal and w (r,) with W Wᵀ + ψ = ψ^½ (1 + V diag(w) Vᵀ) ψ^½."""
-    V, singular, _ = np.linalg.svd(factors.loadings / np.sqrt(factors.noise)[:, None], full_matrices=False)
+    V, singular, _ = np.linalg.svd(model.loadings / np.sqrt(model.noise)[:, None], full_matrices=False)
     return V, singular**2

@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from scipy.special import logsumexp
 
-from swallowtail.gaussians.background import Background
-from swallowtail.gaussians.distances import Distances
+from swallowtail.gaussians.em.background import Background
+from swallowtail.gaussians.em.distances import Distances
 from swallowtail.gaussians.mixture_statistics import MixtureStatistics
-from swallowtail.gaussians.selection import Plan, grow, rotation_of, variances_along
-from swallowtail.gaussians.spectrum import repeated
+from swallowtail.gaussians.regularise.noise import NoisePlan
+from swallowtail.gaussians.regularise.rotations import grow, rotation_of, variances_along
+from swallowtail.gaussians.regularise.spectrum import repeated
 from swallowtail.operators import Rotation, SymmetricOperator
 
 NEGLIGIBLE = 1e-10  # a responsibility below this adds nothing to a moment in float64
@@ -38,7 +39,7 @@ class Components:
         self,
         X: np.ndarray,
         resp: np.ndarray,
-        plan: Plan,
+        plan: NoisePlan,
         target: str,
         tied: bool,
         rotations: list[Rotation] | None = None,

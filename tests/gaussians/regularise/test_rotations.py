@@ -5,11 +5,11 @@ import pytest
 
 from swallowtail.fitting.core.growth import parallel_jacobi
 from swallowtail.fitting.core.product import LIKELIHOOD
-from swallowtail.gaussians.selection import (
+from swallowtail.gaussians.regularise.rotations import (
     LEAST_WEIGHT,
     ROUNDING,
     THRESHOLD,
-    _jacobi_among,
+    _grow_among,
     grow,
     variances_along,
 )
@@ -25,7 +25,7 @@ def test_columns_that_stand_alone_are_left_out_of_the_search():
     S[30:, 30:] = np.diag(np.diagonal(S)[30:])
     whole, part = S.copy(), S.copy()
     expected = parallel_jacobi(whole, 200, THRESHOLD, LIKELIHOOD, ROUNDING, LEAST_WEIGHT, 0)
-    found = _jacobi_among(part, 200, "likelihood")
+    found = _grow_among(part, 200, "likelihood")
     assert found is not None
     np.testing.assert_array_equal(found[0], expected[0])
     np.testing.assert_allclose(part, whole, atol=1e-10)
@@ -37,7 +37,7 @@ def test_a_correlation_that_rotations_bring_to_light_is_found():
     z, e = 1000.0, 1.0
     S[:2, :2] = z + e * np.array([[1.0, -1.0], [-1.0, 1.0]])
     S[2, :2] = S[:2, 2] = [0.999 * e, -0.999 * e]
-    assert _jacobi_among(S.copy(), 10, "likelihood") is None
+    assert _grow_among(S.copy(), 10, "likelihood") is None
     pairs, angles = grow(S, 0.0, 10, "likelihood")
     d = variances_along(S, pairs, angles)
     assert np.log(d).sum() == pytest.approx(np.linalg.slogdet(S)[1], abs=1e-6)

@@ -10,9 +10,10 @@ from scipy.special import logsumexp
 from sklearn.cluster import KMeans
 
 from swallowtail.fitting.budget import default_budget
-from swallowtail.gaussians.components import SAMPLE, Components
-from swallowtail.gaussians.selection import NOISES, Fold, Plan, choose
-from swallowtail.gaussians.spectrum import repeated
+from swallowtail.gaussians.em.components import SAMPLE, Components
+from swallowtail.gaussians.regularise.noise import NOISES, NoisePlan, choose_noise
+from swallowtail.gaussians.regularise.rotations import Fold
+from swallowtail.gaussians.regularise.spectrum import repeated
 from swallowtail.operators import Rotation
 
 PARTS = 4  # of the rows; one of them chooses how to regularise, or each in turn where rows are few
@@ -47,7 +48,7 @@ def start(model: Any, X: np.ndarray, often: np.ndarray, state: np.random.RandomS
         parts = (X, labels, often) if seen.all() else (X[seen], labels[seen], often[seen])
         plan, rotations = make_plan(*parts, k, budget, model.target, tied, generator)
     else:
-        plan = Plan(0.0, budget, float(model.shrinkage))
+        plan = NoisePlan(0.0, budget, float(model.shrinkage))
     resp = np.zeros((len(X), k), X.dtype)
     resp[np.arange(len(X)), labels] = often
     components = Components(X, resp, plan, model.target, tied, rotations)
@@ -67,13 +68,13 @@ def make_plan(
     target: str,
     tied: bool,
     generator: np.random.Generator,
-) -> tuple[Plan, list[Rotation] | None]:
+) -> tuple[NoisePlan, list[Rotation] | None]:
     """How to regularise, from held-out rows of the start; and the rotations tried on the way, if they are good enough.
 
-    The largest components choose ridge and number of rotations (`choose`). The noise, and what columns may hold that
-    mostly repeat one value, are chosen by the mixture as a whole, background included: an outlier of one component may
-    belong to another, or to none. The rotations come from three quarters of the rows. Where rows are plenty, that is
-    good enough to begin EM with, which chooses them again later.
+    The largest components choose ridge and number of rotations (`choose_noise`). The noise, and what may be expected of
+    columns that mostly repeat one value, are chosen by the mixture as a whole, background included: an outlier of one
+    component may belong to another, or to none. The rotations come from three quarters of the rows. Where rows are
+    plenty, that is good enough to begin EM with, which chooses them again later.
     """
     share, cheap = 1 / (1 + float(often.sum())), X.shape[1] * budget <= CHEAP
     part = PARTS * generator.random(len(X)).argsort().argsort() // len(X)
@@ -84,9 +85,9 @@ def make_plan(
     folds = [split.fold(j) for split, large in able for j in large]
     if tied and not plenty:
         folds = [split.fold(*range(k)) for split, large in able if large]
-    plan = Plan(USUAL[0], 0, 0.0)
+    plan = NoisePlan(USUAL[0], 0, 0.0)
     if folds:
-        plan = choose(folds, budget, target, every_fold=cheap)
+        plan = choose_noise(folds, budget, target, every_fold=cheap)
     plan = plan._replace(noise=USUAL[1], background=share)
     if len(X) < 2:  # none can be held out
         return plan, None
@@ -135,7 +136,7 @@ class _Split:
         usual = self._often[self.held][np.isin(outside, kept)].mean()
         return Fold(scatter / w[np.isin(inside, kept)].sum(), held_out / np.sqrt(usual))
 
-    def components(self, k: int, plan: Plan, target: str, tied: bool) -> Components:
+    def components(self, k: int, plan: NoisePlan, target: str, tied: bool) -> Components:
         """A mixture of the rows that are not held out."""
         resp = np.zeros((len(self._train), k), np.float64)
         resp[np.arange(len(self._train)), self._labels[~self.held]] = self._often[~self.held]
@@ -145,7 +146,7 @@ class _Split:
 def _log_densities(
     components: Components, rows: np.ndarray, often: np.ndarray, repeats: np.ndarray, missed: np.ndarray
 ) -> np.ndarray:  # shape: (len(missed), noises)
-    """Summed log-densities of held-out rows (m, n), each counted so often, for every `Plan.missed` and noise."""
+    """Summed log-densities of held-out rows (m, n), each counted so often, for every `NoisePlan.missed` and noise."""
     scale = components.noise / components.plan.noise
     along = np.maximum(components.along, components.least)
     logs = np.empty((len(missed), len(NOISES), len(rows), len(along)))

@@ -12,7 +12,7 @@ from swallowtail import checks
 from swallowtail.operators import HybridOperator, Rotation, SymmetricOperator
 
 
-class Shape:
+class FactoredCovariance:
     """Q, D, and rank-one terms V diag(w) Vᵀ between them; all arithmetic in one dtype.
 
     Args:
@@ -48,11 +48,11 @@ class Shape:
         self._basis = V.to(kind)
         self._stretch, self._shrink = torch.sqrt(1 + w).to(kind) - 1, torch.rsqrt(1 + w).to(kind) - 1
 
-    def with_variances(self, variances: np.ndarray, dtype: Any) -> Shape:
+    def with_variances(self, variances: np.ndarray, dtype: Any) -> FactoredCovariance:
         """The same rotations and rank-one terms around another D (n,)."""
-        return Shape(self._exact, variances, *self._terms, dtype)
+        return FactoredCovariance(self._exact, variances, *self._terms, dtype)
 
-    def scaled(self, factor: float) -> Shape:
+    def scaled(self, factor: float) -> FactoredCovariance:
         """Factor · Σ."""
         return self.with_variances(factor * self.variances, self._dtype)
 
@@ -91,3 +91,8 @@ class Shape:
         if self.rank:
             z = z + ((z @ self._basis) * self._stretch) @ self._basis.mT
         return self.rotation(z * self._root)
+
+
+def diagonal_along(rotation: Rotation, diagonal: np.ndarray) -> np.ndarray:  # shape: (n,), float64
+    """diag(QᵀCQ) for C = diag(diagonal)."""
+    return SymmetricOperator(rotation.T, torch.from_numpy(diagonal)).diagonal().numpy()

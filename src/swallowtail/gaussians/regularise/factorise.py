@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from swallowtail.fitting.core.product import conjugate, rotate_rows
-from swallowtail.gaussians.selection import grow
+from swallowtail.gaussians.regularise.rotations import grow
 
 # Rank-one terms are kept in the order of their gain in log-density, until all others together gain less than this,
 NEGLIGIBLE = 1e-3  # nats per dimension,
@@ -19,7 +19,7 @@ ROUNDING = (
 )
 
 
-class Parts(NamedTuple):
+class CovarianceFactors(NamedTuple):
     """Σ = Q D^½ (1 + V diag(w) Vᵀ) D^½ Qᵀ."""
 
     pairs: np.ndarray  # (K, 2)
@@ -29,16 +29,16 @@ class Parts(NamedTuple):
     weights: np.ndarray  # w > −1, shape: (r,)
 
 
-def written(
+def factorise(
     covariance: np.ndarray, unseen: np.ndarray, budget: int, target: str, polish: int, terms: bool
-) -> Parts:
+) -> CovarianceFactors:
     """A covariance as rotations, variances along them, and rank-one terms for what they leave."""
     n = len(covariance)
     pairs, angles = grow(covariance, 0.0, budget, target, polish)
     R = conjugate(covariance, pairs, angles)
     d = np.maximum(np.diagonal(R), along(pairs, angles, unseen))
     if not terms:
-        return Parts(pairs, angles, d, np.zeros((n, 0)), np.zeros(0))
+        return CovarianceFactors(pairs, angles, d, np.zeros((n, 0)), np.zeros(0))
     roots = np.sqrt(d)
     W = R / np.outer(roots, roots)
     np.fill_diagonal(W, 1.0)
@@ -49,7 +49,7 @@ def written(
     order = np.argsort(-gain)
     needed = int(np.searchsorted(-np.cumsum(gain[order][::-1])[::-1], -NEGLIGIBLE * n))
     kept = order[: min(needed, max(int(MOST_TERMS * n), FEW))]
-    return Parts(pairs, angles, d, np.ascontiguousarray(V[:, kept]), weights[kept])
+    return CovarianceFactors(pairs, angles, d, np.ascontiguousarray(V[:, kept]), weights[kept])
 
 
 def along(pairs: np.ndarray, angles: np.ndarray, diagonal: np.ndarray) -> np.ndarray:  # shape: (n,)

@@ -17,15 +17,14 @@ import numpy as np
 import torch
 
 from swallowtail.errors import ArgumentError
-from swallowtail.gaussians import spectrum
 from swallowtail.gaussians.covariance import GivensCovariance
-from swallowtail.gaussians.covariance_fit import Request, fit_statistics, most_rotations
-from swallowtail.gaussians.distances import FARTHEST
-from swallowtail.gaussians.regularise import Plan
-from swallowtail.gaussians.selection import rotation_of
-from swallowtail.gaussians.shape import Shape
-from swallowtail.gaussians.written import written
-from swallowtail.operators import SymmetricOperator
+from swallowtail.gaussians.covariance_fit import CovarianceRequest, fit_statistics, most_rotations
+from swallowtail.gaussians.em.distances import FARTHEST
+from swallowtail.gaussians.factored import FactoredCovariance, diagonal_along
+from swallowtail.gaussians.regularise import spectrum
+from swallowtail.gaussians.regularise.blend import BlendPlan
+from swallowtail.gaussians.regularise.factorise import factorise
+from swallowtail.gaussians.regularise.rotations import rotation_of
 
 SHRUNK = (0.0, 0.1, 0.3, 0.6, 0.9)  # λ of the third kind,
 SHRINKAGES = (0.01, 0.03, 0.1, 0.3)  # and γ
@@ -100,7 +99,7 @@ class Classes:
         often: np.ndarray,
         n_rotations: int | None,
         tried: list[Candidate],
-        plan: Plan | None = None,
+        plan: BlendPlan | None = None,
     ) -> None:
         self._dtype = X.dtype
         self._budget = most_rotations(X.shape[1]) if n_rotations is None else n_rotations
@@ -119,7 +118,16 @@ class Classes:
         self.plan = plan
         if kinds <= {("full", True)}:
             return
-        request = Request(self._budget, "pairs", "likelihood", "auto", True, True, 0, together.dtype)
+        request = CovarianceRequest(
+            n_rotations=self._budget,
+            wiring="pairs",
+            target="likelihood",
+            shrinkage="auto",
+            rank_one=True,
+            blend=True,
+            seed=0,
+            dtype=together.dtype,
+        )
         statistics = GivensCovariance(n_rotations=n_rotations, assume_centered=True).new_statistics(
             X.shape[1], together.dtype
         )
@@ -127,32 +135,31 @@ class Classes:
         pooled = fit_statistics(statistics, request, plan)
         self.plan = pooled.plan
         # One degree of freedom went into every mean.
-        self._pooled = pooled.shape.scaled(len(together) / max(1, len(together) - len(rows)))
-        self._own: list[Shape] = []
+        self._pooled = pooled.factored.scaled(len(together) / max(1, len(together) - len(rows)))
+        self._own: list[FactoredCovariance] = []
         self._along: list[np.ndarray] = []
         if ("full", False) in kinds:
             blend = X.shape[1] <= LARGEST_BLEND
             model = GivensCovariance(n_rotations=n_rotations, rank_one=False, blend=blend)
-            self._own = [model.fit(x, sample_weight=w).shape_ for x, w in zip(rows, counts, strict=True)]
+            self._own = [model.fit(x, sample_weight=w).factored_ for x, w in zip(rows, counts, strict=True)]
             S = self._pooled.covariance.to_dense().double()
-            self._across = [_diagonal_in(shape, S) for shape in self._own]
+            self._across = [_diagonal_in(factored, S) for factored in self._own]
         if ("tied", False) in kinds:
             for x, w in zip(centred, counts, strict=True):
                 z = self._pooled.rotation.T(torch.from_numpy(x).to(self._pooled.rotation.dtype))
                 unseen = spectrum.unseen(np.average(x * x, axis=0, weights=w), x, len(x))
-                missed = SymmetricOperator(self._pooled.rotation.T, torch.from_numpy(unseen)).diagonal()
                 squares = np.average(z.double().numpy() ** 2, axis=0, weights=w)
-                self._along.append(squares + missed.double().numpy())
+                self._along.append(squares + diagonal_along(self._pooled.rotation, unseen))
 
-    def shapes(self, candidate: Candidate) -> list[Shape]:
+    def covariances(self, candidate: Candidate) -> list[FactoredCovariance]:
         """Σ_c of all classes."""
         share = candidate.pooling
         if candidate.shrinkage is not None:
-            return [self._written(S, candidate.shrinkage) for S in self._between(share, None)]
+            return [self._factorised(S, candidate.shrinkage) for S in self._between(share, None)]
         if candidate.rotations == "full":
             return [
-                shape.with_variances((1 - share) * shape.variances + share * across, self._dtype)
-                for shape, across in zip(self._own, self._across, strict=True)
+                own.with_variances((1 - share) * own.variances + share * across, self._dtype)
+                for own, across in zip(self._own, self._across, strict=True)
             ]
         return [
             self._pooled.with_variances((1 - share) * along + share * self._pooled.variances, self._dtype)
@@ -162,7 +169,7 @@ class Classes:
     def scores(self, X: np.ndarray, candidate: Candidate) -> np.ndarray:  # shape: (N, k)
         """Log-densities of rows under every class; the same X for all candidates."""
         if candidate.shrinkage is None:
-            return class_scores(X, self.means, self.shapes(candidate))
+            return class_scores(X, self.means, self.covariances(candidate))
         if self._seen is None or self._seen[0] != candidate.pooling:
             found = []
             for S, mean in zip(self._between(candidate.pooling, self._space), self.means, strict=True):
@@ -191,42 +198,46 @@ class Classes:
             (1 - share) * own / count + share * S for own, count in zip(scatters, self._counts, strict=True)
         )
 
-    def _written(self, S: np.ndarray, shrinkage: float) -> Shape:
+    def _factorised(self, S: np.ndarray, shrinkage: float) -> FactoredCovariance:
         n = len(S)
         target = shrinkage * (float(np.trace(S)) / n or 1.0)
         covariance = (1 - shrinkage) * S + target * np.eye(n)
-        made = written(covariance, np.zeros(n), self._budget, "likelihood", POLISH, True)
+        made = factorise(covariance, np.zeros(n), self._budget, "likelihood", POLISH, True)
         rotation = rotation_of(n, made.pairs, made.angles)
-        return Shape(rotation, made.variances, made.basis, made.weights, self._dtype)
+        return FactoredCovariance(rotation, made.variances, made.basis, made.weights, self._dtype)
 
 
-def class_scores(X: np.ndarray, means: np.ndarray, shapes: list[Shape]) -> np.ndarray:  # shape: (N, k)
+def class_scores(
+    X: np.ndarray, means: np.ndarray, covariances: list[FactoredCovariance]
+) -> np.ndarray:  # shape: (N, k)
     """Log-densities of rows under every class."""
     constant = X.shape[1] * np.log(2 * np.pi)
     columns = []
-    for mean, shape in zip(means, shapes, strict=True):
-        rows = torch.from_numpy(np.ascontiguousarray(X - mean.astype(X.dtype))).to(shape.rotation.dtype)
-        columns.append(-0.5 * (shape.distances(rows).double().numpy() + constant + shape.logdet()))
+    for mean, Sigma in zip(means, covariances, strict=True):
+        rows = torch.from_numpy(np.ascontiguousarray(X - mean.astype(X.dtype))).to(Sigma.rotation.dtype)
+        columns.append(-0.5 * (Sigma.distances(rows).double().numpy() + constant + Sigma.logdet()))
     scores = np.stack(columns, axis=1)
     far = ~np.isfinite(scores).all(1)
     if far.any():
-        scores[far] = -0.5 * _far_distances(X[far].astype(np.float64), means, shapes)
+        scores[far] = -0.5 * _far_distances(X[far].astype(np.float64), means, covariances)
     return scores
 
 
-def _far_distances(X: np.ndarray, means: np.ndarray, shapes: list[Shape]) -> np.ndarray:  # shape: (m, k)
+def _far_distances(
+    X: np.ndarray, means: np.ndarray, covariances: list[FactoredCovariance]
+) -> np.ndarray:  # shape: (m, k)
     """Of rows beyond the range of the dtype, each in a unit of its own; in float64, and in order beyond `FARTHEST`."""
     unit = np.abs(X).max(1, keepdims=True)
     columns = []
-    for mean, shape in zip(means, shapes, strict=True):
-        wide = shape.with_variances(shape.variances, np.dtype(np.float64))
+    for mean, Sigma in zip(means, covariances, strict=True):
+        wide = Sigma.with_variances(Sigma.variances, np.dtype(np.float64))
         columns.append(wide.distances(torch.from_numpy(X / unit - mean / unit)).numpy())
     found = np.stack(columns, axis=1)
     with np.errstate(over="ignore"):
         return found * np.minimum(unit**2, FARTHEST / found.max(1, keepdims=True))
 
 
-def _diagonal_in(shape: Shape, S: torch.Tensor) -> np.ndarray:  # shape: (n,)
+def _diagonal_in(axes: FactoredCovariance, S: torch.Tensor) -> np.ndarray:  # shape: (n,)
     """diag(QᵀSQ)."""
-    exact = shape.rotation.to(dtype=torch.float64).T
+    exact = axes.rotation.to(dtype=torch.float64).T
     return np.maximum(exact(exact(S).mT).diagonal().numpy(), 0.0)

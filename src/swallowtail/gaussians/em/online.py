@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from swallowtail.gaussians.components import Components
+from swallowtail.gaussians.em.components import Components
 from swallowtail.gaussians.mixture_statistics import MixtureStatistics
 
 FORGETTING = 0.6  # step t of online EM weighs (t + 2)^−0.6; any exponent in (½, 1] converges

@@ -19,7 +19,7 @@ HALVINGS = 20
 ROUNDING = 1e-10  # added to the curvature, where two members are the same
 
 
-class Seen(NamedTuple):
+class FoldModels(NamedTuple):
     """What one fold tells: precision matrices (n, n) of its members, and second moments (n, n) of held-out rows."""
 
     members: Sequence[np.ndarray]
@@ -35,7 +35,7 @@ class Blend(NamedTuple):
     loss: float
 
 
-def best_blend(folds: Sequence[Seen]) -> Blend:
+def best_blend(folds: Sequence[FoldModels]) -> Blend:
     """The weights w ≥ 0 with the least mean loss over all folds."""
     n, count = len(folds[0].moments), len(folds[0].members)
     expected = np.mean([[np.vdot(P, fold.moments) for P in fold.members] for fold in folds], axis=0)
@@ -60,7 +60,7 @@ def best_blend(folds: Sequence[Seen]) -> Blend:
     return Blend(w, min(loss, before) / n)
 
 
-def best_single(folds: Sequence[Seen], member: int) -> Blend:
+def best_single(folds: Sequence[FoldModels], member: int) -> Blend:
     """The best weight of one member alone."""
     n, weights = len(folds[0].moments), np.zeros(len(folds[0].members))
     expected = float(np.mean([np.vdot(fold.members[member], fold.moments) for fold in folds]))
@@ -86,7 +86,7 @@ def log_determinant(A: np.ndarray) -> float:
 
 
 def _terms(
-    folds: Sequence[Seen], expected: np.ndarray, w: np.ndarray
+    folds: Sequence[FoldModels], expected: np.ndarray, w: np.ndarray
 ) -> tuple[float, np.ndarray, np.ndarray]:
     """Mean loss, its gradient ½ (tr P_c H − tr P⁻¹P_c) and curvature ½ tr P⁻¹P_c P⁻¹P_d."""
     loss, traces, curvature = 0.5 * float(w @ expected), np.zeros(len(w)), np.zeros((len(w), len(w)))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from swallowtail.gaussians.factors import factor_path
+from swallowtail.gaussians.regularise.factor_analysis import factor_path
 
 
 def test_columns_that_nearly_repeat_each_other_keep_what_little_is_their_own():

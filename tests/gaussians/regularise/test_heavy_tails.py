@@ -7,9 +7,9 @@ from sklearn.covariance import ledoit_wolf
 from sklearn.datasets import load_breast_cancer
 
 from swallowtail import GivensCovariance
-from swallowtail.gaussians import regularise
-from swallowtail.gaussians.blend import Seen
-from swallowtail.gaussians.caution import FEWEST, MANY, MORE, SHARE, cautious
+from swallowtail.gaussians.regularise import blend
+from swallowtail.gaussians.regularise.heavy_tails import FEWEST, MANY, MORE, SHARE, cautious
+from swallowtail.gaussians.regularise.weights import FoldModels
 
 COLUMNS = 5
 UNITS = 10.0 ** np.arange(COLUMNS)
@@ -24,7 +24,7 @@ def seen(units, heavy, n_samples=FEWEST):
         rows /= np.abs(rng.standard_normal((n_samples, 1)))
     rows *= units
     members = [np.eye(len(units)) / np.mean(units**2), np.diag(1 / units**2), np.diag(1 / units**2)]
-    return Seen(members, rows.T @ rows / n_samples, np.eye(len(units)), rows)
+    return FoldModels(members, rows.T @ rows / n_samples, np.eye(len(units)), rows)
 
 
 def test_heavy_tails_in_different_units_ask_for_caution():
@@ -53,7 +53,7 @@ def test_raw_columns_of_breast_cancer_are_not_taken_at_their_word(seed, monkeypa
     X = X[np.random.default_rng(seed).permutation(len(X))]
     train, test = X[:80], X[80:]
     careful = GivensCovariance().fit(train).score_samples(test)
-    monkeypatch.setattr(regularise, "cautious", lambda folds, weights, *others: weights)
+    monkeypatch.setattr(blend, "cautious", lambda folds, weights, *others: weights)
     bold = GivensCovariance().fit(train).score_samples(test)
     usual = multivariate_normal(train.mean(0), ledoit_wolf(train)[0]).logpdf(test).min()
     assert careful.min() > usual - 2 * abs(usual) > bold.min()

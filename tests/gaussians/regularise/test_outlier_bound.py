@@ -8,8 +8,8 @@ from sklearn.covariance import oas
 from sklearn.datasets import load_wine
 
 from swallowtail import GivensCovariance
-from swallowtail.gaussians.blend import Seen
-from swallowtail.gaussians.bound import BOUND, bounded, worth_it
+from swallowtail.gaussians.regularise.outlier_bound import BOUND, bounded, worth_it
+from swallowtail.gaussians.regularise.weights import FoldModels
 
 N_DARK = 8
 
@@ -37,12 +37,12 @@ def test_a_held_out_row_that_stands_out_pays_for_the_bound(flash, wanted):
     rows = np.random.default_rng(0).standard_normal((200, 4)) * [1, 1, 1, 0.01]
     rows[7, 3] = flash
     model = np.diag([1.0, 1.0, 1.0, 1e4])
-    assert worth_it([Seen([model], rows.T @ rows / 200, np.eye(4), rows)], np.ones(1)) is wanted
+    assert worth_it([FoldModels([model], rows.T @ rows / 200, np.eye(4), rows)], np.ones(1)) is wanted
 
 
 def test_a_model_that_never_comes_near_the_bound_is_left_alone():
     rows = np.random.default_rng(0).standard_normal((200, 4))
-    assert not worth_it([Seen([np.eye(4)], rows.T @ rows / 200, np.eye(4), rows)], np.ones(1))
+    assert not worth_it([FoldModels([np.eye(4)], rows.T @ rows / 200, np.eye(4), rows)], np.ones(1))
 
 
 def pixels(rng, count):

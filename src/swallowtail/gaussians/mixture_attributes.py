@@ -8,11 +8,11 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from swallowtail import checks
-from swallowtail.gaussians.components import Components
+from swallowtail.gaussians.em.components import Components
 from swallowtail.operators import SymmetricOperator
 
 
-class Criteria:
+class MixtureAttributes:
     """Numbers, samples, BIC and AIC of a mixture."""
 
     if TYPE_CHECKING:  # what the mixture brings along

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from swallowtail.gaussians.blend import log_determinant
-from swallowtail.gaussians.spectrum import analytic_intensity
+from swallowtail.gaussians.regularise.spectrum import analytic_intensity
+from swallowtail.gaussians.regularise.weights import log_determinant
 
 # Few rows say little about a model. So exp(−(N / this)²) of all held-out rows are taken to be as `_expected` says.
 # Where columns nearly determine each other, a part that falls with N² only would still be too much after 160 rows.

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from swallowtail import Pairs, Rotation
-from swallowtail.gaussians import distances
-from swallowtail.gaussians.distances import Distances
+from swallowtail.gaussians.em import distances
+from swallowtail.gaussians.em.distances import Distances
 
 
 def problem(dtype, n=6, k=3):

@@ -13,15 +13,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from swallowtail.gaussians import spectrum
-from swallowtail.gaussians.selection import Fold, mean_variance
-from swallowtail.gaussians.spectrum import RULES, Axes, Level
+from swallowtail.gaussians.regularise import spectrum
+from swallowtail.gaussians.regularise.rotations import Fold, mean_variance
+from swallowtail.gaussians.regularise.spectrum import RULES, Axes, Level
 
 NONE = np.zeros((0, 2), np.int64), np.zeros(0)  # rotations
 
 
 def principal_axes(fold: Fold, unseen: np.ndarray, n_samples: float) -> Axes:
-    """Variances of both kinds of rows along the principal axes of one fold; arguments as of `regularise.choose`."""
+    """Variances of both kinds of rows along the principal axes of one fold; arguments as of `blend.choose_blend`."""
     s = mean_variance(fold.covariance)
     S, floor = fold.covariance / s, unseen / s
     own, basis = _decomposed(S, floor)

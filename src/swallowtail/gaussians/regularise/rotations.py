@@ -1,16 +1,11 @@
-"""Which rotations, how many, and how much noise: Σ ≈ Q (D + b·s) Qᵀ, chosen on held-out rows.
+"""Rotations for a covariance S, and the variances D = diag(QᵀSQ) along them.
 
-S is the sample covariance and s its mean variance. Rotations are chosen on S + a·s, and D = diag(QᵀSQ). The ridge a is
-there for nearly constant columns: two of them that were once non-zero together would look perfectly correlated.
-
-`choose` picks the ridge a, the number of rotations K and the noise b with the best log-density on held-out rows. That
-is cheap. Rotations are added greedily, so one run tries all smaller K as well. And the held-out log-density of one
-Gaussian needs only the held-out second moments in the basis Q.
+They are chosen on S + a·s, with s the mean variance. The ridge a is there for nearly constant columns: two of them that
+were once non-zero together would look perfectly correlated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,25 +18,11 @@ from swallowtail.fitting.methods.butterfly import fit_butterfly
 from swallowtail.operators import Rotation
 from swallowtail.wiring import Butterfly, Wiring
 
-# a; from 0.015 to 0.15 the held-out MNIST mixture changes by 0.005 bits per pixel.
-RIDGES = (0.0, 0.003, 0.03)
-NOISES = np.concatenate([[0.0], np.logspace(-8, 0, 25)])  # b
-PREFIXES = (0.0, 0.125, 0.25, 0.5, 1.0)  # of the rotations asked for
 THRESHOLD = 0.1  # of a layer's largest weight: pairs below it wait for a later layer
 LEAST_WEIGHT = 1e-12  # squared correlation that is rounding
 LEAST = 1e-10  # a variance is at least this fraction of its own column's: finite densities on singular data
 ALONE = 0.01  # a column whose squared correlations with all others add up to less is left out of the search
 ROUNDING = 1e-13  # of the mean variance: correlations between what is left below it are noise
-
-
-class Plan(NamedTuple):
-    """How a covariance is regularised; a and b are fractions of the mean variance s."""
-
-    ridge: float  # a
-    n_rotations: int  # K, at most
-    noise: float  # b
-    background: float = 0.0  # the share of a mixture that belongs to none of its components
-    missed: float = 0.0  # what columns that mostly repeat one value may hold at least, as a fraction of s
 
 
 class Fold(NamedTuple):
@@ -68,45 +49,6 @@ def least_variances(variances: np.ndarray) -> np.ndarray:  # shape: (n,)
     return LEAST * np.where(variances > 0, variances, usual)
 
 
-def choose(folds: Iterable[Fold], budget: int, target: str, every_fold: bool = True) -> Plan:
-    """The plan with the best mean held-out log-density over all folds.
-
-    For S + a·s grown to K rotations, d = diag(QᵀSQ) and z² the held-out second moments along Q's columns, it is
-    −½ Σᵢ [z²ᵢ/(dᵢ + b·s) + log(dᵢ + b·s)].
-
-    Args:
-        folds: (S, held-out rows); all with the same n.
-        budget: the largest K.
-        target: "likelihood" or "matrix".
-        every_fold: whether all folds try every a and K; otherwise the first one chooses those, and all b.
-    """
-    counts = sorted({round(share * budget) for share in PREFIXES})
-    ridges = np.array(RIDGES)
-    losses = np.zeros((len(ridges), len(counts), len(NOISES)))
-    for fold in folds:
-        losses += len(fold.held_out) * np.stack([_losses(fold, a, counts, target) for a in ridges])
-        if len(ridges) > 1 and not every_fold:
-            a, k, _ = np.unravel_index(np.argmin(losses), losses.shape)
-            ridges, counts, losses = ridges[a : a + 1], [counts[k]], losses[a : a + 1, k : k + 1]
-    a, k, b = np.unravel_index(np.argmin(losses), losses.shape)
-    return Plan(float(ridges[a]), counts[k], float(NOISES[b]))
-
-
-def _losses(fold: Fold, ridge: float, counts: list[int], target: str) -> np.ndarray:
-    """Mean negative log-density of the held-out rows without constants, shape (counts, noises)."""
-    S, s = fold.covariance, mean_variance(fold.covariance)
-    A, Z = S.copy(), np.ascontiguousarray(fold.held_out.T, dtype=np.float64)
-    A[np.diag_indices(len(A))] += ridge * s
-    least, used, out = least_variances(np.diagonal(S)), 0, np.empty((len(counts), len(NOISES)))
-    for row, count in enumerate(counts):
-        pairs, angles = _jacobi(A, count - used, s, target)
-        rotate_rows(Z, pairs, np.cos(angles), np.sin(angles), True)
-        used += len(angles)
-        d = np.maximum(np.diagonal(A) - ridge * s, least) + NOISES[:, None] * s
-        out[row] = 0.5 * ((Z * Z).mean(1) / d + np.log(d)).sum(1)
-    return out
-
-
 def grow(
     S: np.ndarray, ridge: float, n_rotations: int, target: str, polish: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -122,7 +64,7 @@ def grow(
     A, s = S.copy(), mean_variance(S)
     A[np.diag_indices(len(A))] += ridge * s
     start = A.copy() if polish else A
-    pairs, angles = _jacobi(A, n_rotations, s, target)
+    pairs, angles = grow_in_place(A, n_rotations, s, target)
     if polish and len(angles):
         angles, _ = Objective(start, target).polish(pairs, angles, polish, 1e-5)
     return pairs, angles
@@ -134,16 +76,16 @@ def variances_along(S: np.ndarray, pairs: np.ndarray, angles: np.ndarray) -> np.
 
 
 def fit_covariance(
-    S: np.ndarray, plan: Plan, target: str, wiring: str | Wiring, polish: int, seed: int
+    S: np.ndarray, ridge: float, n_rotations: int, target: str, wiring: str | Wiring, polish: int, seed: int
 ) -> tuple[Rotation, np.ndarray]:
-    """Q and D + b·s (n,), float64, for the covariance S under a plan; ``wiring`` as in `GivensCovariance`."""
+    """Q and D (n,), float64, for the covariance S; ``wiring`` as in `GivensCovariance`, all else as in `grow`."""
     s = mean_variance(S)
     if wiring == "pairs":
-        pairs, angles = grow(S, plan.ridge, plan.n_rotations, target, polish)
-        return rotation_of(len(S), pairs, angles), variances_along(S, pairs, angles) + plan.noise * s
+        pairs, angles = grow(S, ridge, n_rotations, target, polish)
+        return rotation_of(len(S), pairs, angles), variances_along(S, pairs, angles)
     fixed = wiring if isinstance(wiring, Butterfly) else Butterfly(len(S))
     fit = fit_butterfly(
-        S + plan.ridge * s * np.eye(len(S)),
+        S + ridge * s * np.eye(len(S)),
         fixed.depth,
         reverse=fixed.reverse,
         target=target,
@@ -152,8 +94,8 @@ def fit_covariance(
         seed=seed,
     )
     rotation = Rotation(fit.wiring, torch.from_numpy(fit.angles))
-    d = np.maximum(fit.eigenvalues - plan.ridge * s, least_variances(np.diagonal(S)))
-    return rotation, d + plan.noise * s
+    d = np.maximum(fit.eigenvalues - ridge * s, least_variances(np.diagonal(S)))
+    return rotation, d
 
 
 def rotation_of(n: int, pairs: np.ndarray, angles: np.ndarray) -> Rotation:
@@ -162,17 +104,17 @@ def rotation_of(n: int, pairs: np.ndarray, angles: np.ndarray) -> Rotation:
     return Rotation(wiring, torch.from_numpy(ordered))
 
 
-def _jacobi(A: np.ndarray, count: int, s: float, target: str) -> tuple[Any, Any]:
+def grow_in_place(A: np.ndarray, count: int, s: float, target: str) -> tuple[Any, Any]:
     """Parallel Jacobi on A in place. With s divided out, squares of entries near 1e±200 stay in range."""
     A /= s
-    found = _jacobi_among(A, count, target) if target == "likelihood" else None
+    found = _grow_among(A, count, target) if target == "likelihood" else None
     if found is None:
         found = parallel_jacobi(A, max(0, count), THRESHOLD, TARGETS[target], ROUNDING, LEAST_WEIGHT, 0)
     A *= s
     return found
 
 
-def _jacobi_among(A: np.ndarray, count: int, target: str) -> tuple[Any, Any] | None:
+def _grow_among(A: np.ndarray, count: int, target: str) -> tuple[Any, Any] | None:
     """The same without columns that hardly correlate with any other; None where that saves nothing or proves wrong.
 
     A third of MNIST's pixels are like that, and without them the search takes half the time. A column that was left out

@@ -1,4 +1,4 @@
-"""What a search asks of a function of the angles, and where a search puts new rotations."""
+"""What `core.search` asks of an objective, and where it puts new rotations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FEW = 1.5  # rotations per coordinate
 Report = Callable[[], None]
 
 
-class Searched(ABC):
+class Searchable(ABC):
     """A function of the angles of Q that `core.search` makes small: all that it asks of one."""
 
     n: int
@@ -105,7 +105,7 @@ class Searched(ABC):
         """
 
 
-class Diagonalised(Searched):
+class Diagonalised(Searchable):
     """One of a symmetric matrix: new rotations may stand anywhere, by what they promise to second order.
 
     Abstract: `core.objectives.Objective`, the same on a device, and both in groups (`methods.grouped.Confined`).

@@ -1,6 +1,6 @@
 """Heavy tails in few rows of columns in different units: a blend is brought nearer to plain shrinkage.
 
-The bound of bound.py is no help there. It compares with shrinkage towards equal variances, which then describes
+The bound of outlier_bound.py is no help there. It compares with shrinkage towards equal variances, which then describes
 nothing; held to the correlations' shrinkage instead, breast cancer's raw columns lose 0.03 to 0.06 nats per dimension.
 And the rows that would be worst are not among the few that are held out. So two thirds of the precision matrix become
 that of OAS of the correlations, and all variances grow by a seventh. With 80 rows of breast cancer this costs 0.014
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from swallowtail.gaussians.blend import Seen, best_single
+from swallowtail.gaussians.regularise.weights import FoldModels, best_single
 
 FEWEST = 20  # rows, and no fewer than columns
 MANY = 6.0  # rows per column; with more it costs 0.02 nats per dimension
@@ -28,7 +28,7 @@ SHARE, MORE = 0.65, 0.15
 
 
 def cautious(
-    folds: Sequence[Seen], weights: np.ndarray, shrunk: int, scaled: int, n_samples: float
+    folds: Sequence[FoldModels], weights: np.ndarray, shrunk: int, scaled: int, n_samples: float
 ) -> np.ndarray:  # shape: (members,)
     """The weights of a blend, or more careful ones.
 
@@ -51,7 +51,7 @@ def cautious(
     return careful / (1 + MORE)
 
 
-def _spread(folds: Sequence[Seen], weights: np.ndarray) -> float:
+def _spread(folds: Sequence[FoldModels], weights: np.ndarray) -> float:
     """The standard deviation of log q of held-out rows, q their squared distances. One row alone changes it little."""
     logs = []
     for fold in folds:

@@ -1,4 +1,4 @@
-"""What a fitted `GivensCovariance` can be asked: its numbers, and what was chosen."""
+"""The attributes of a fitted `GivensCovariance`: its numbers, and what was chosen."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from swallowtail.gaussians.covariance_fit import Found
-from swallowtail.gaussians.shape import Shape
+from swallowtail.gaussians.covariance_fit import CovarianceFit
+from swallowtail.gaussians.factored import FactoredCovariance
 from swallowtail.gaussians.statistics import RowStatistics
 from swallowtail.operators import HybridOperator, SymmetricOperator
 
@@ -17,11 +17,11 @@ class Fitted(NamedTuple):
     """What the properties of a fitted estimator read."""
 
     location: np.ndarray
-    found: Found
+    fit: CovarianceFit
 
 
-class Chosen:
-    """Properties that read the fitted state, which is brought up to date first."""
+class CovarianceAttributes:
+    """Properties that read the fitted state; it is brought up to date first."""
 
     statistics_: RowStatistics
 
@@ -39,37 +39,37 @@ class Chosen:
     @property
     def covariance_(self) -> SymmetricOperator | HybridOperator:
         """Σ."""
-        return self.shape_.covariance
+        return self.factored_.covariance
 
     @property
     def precision_(self) -> SymmetricOperator | HybridOperator:
         """Σ⁻¹."""
-        return self.shape_.precision
+        return self.factored_.precision
 
     @property
-    def shape_(self) -> Shape:
+    def factored_(self) -> FactoredCovariance:
         """Q, D and rank-one terms: what covariance and precision are made of."""
-        return self._state().found.shape
+        return self._state().fit.factored
 
     @property
     def noise_(self) -> float:
         """The least variance along any axis of D, in units of the mean variance."""
-        return self._state().found.noise
+        return self._state().fit.noise
 
     @property
     def blend_(self) -> dict[str, float]:
-        """The weights of the models whose precision matrices were added up, by their names; see regularise.py."""
-        return self._state().found.blend
+        """The weights of the models whose precision matrices were added up, by their names; see regularise/blend.py."""
+        return self._state().fit.blend
 
     @property
     def n_rotations_(self) -> int:
         """K."""
-        return self.shape_.rotation.n_rotations
+        return self.factored_.rotation.n_rotations
 
     @property
     def rank_(self) -> int:
         """The number of rank-one terms."""
-        return self.shape_.rank
+        return self.factored_.rank
 
     @property
     def n_samples_seen_(self) -> int:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from swallowtail.gaussians.tree import tree_precision
+from swallowtail.gaussians.regularise.tree import tree_precision
 
 
 def test_a_chain_is_found_in_any_order_of_its_columns():
