@@ -66,9 +66,9 @@ DAMAGE = {
     "format is true": (SYMMETRIC, {"format": True}, {}, "format: expected a whole number"),
     "format is negative": (SYMMETRIC, {"format": -3}, {}, "format: expected a whole number from 1"),
     "format is newer": (SYMMETRIC, {"format": 2}, {}, "format: expected at most 1, got 2; upgrade swallowtail"),
-    "no wiring": (SYMMETRIC, {"wiring": {}}, {}, "n: expected it in the file's metadata, got nothing"),
-    "a list for a wiring": (SYMMETRIC, {"wiring": []}, {}, "n: expected it in the file's metadata"),
-    "no depth": (SYMMETRIC, {"wiring": {"n": 4, "reverse": False}}, {}, "depth: expected it in"),
+    "no wiring": (SYMMETRIC, {"wiring": {}}, {}, "n: expected an entry in the file's metadata, got none"),
+    "a list for a wiring": (SYMMETRIC, {"wiring": []}, {}, "n: expected an entry in the file's metadata"),
+    "no depth": (SYMMETRIC, {"wiring": {"n": 4, "reverse": False}}, {}, "depth: expected an entry in"),
     "another n": (SYMMETRIC, wiring(n=5), {}, "angles: expected 5 angles, as n = 5 and depth = 1 have"),
     "n is no integer": (SYMMETRIC, wiring(n=4.5), {}, "n: expected a whole number from 1"),
     "n is NaN": (SYMMETRIC, wiring(n=float("nan")), {}, "n: expected a whole number"),
@@ -103,7 +103,7 @@ DAMAGE = {
     "flat pairs": (PAIRS, {}, {"pairs": ints(0, 1, 2, 3)}, "pairs: expected whole numbers, 2 axes"),
     "triples": (PAIRS, {}, {"pairs": ints((0, 1, 2), (2, 3, 0))}, "pairs: expected shape (K, 2)"),
     "pairs of numbers": (PAIRS, {}, {"pairs": torch.zeros(2, 2)}, "pairs: expected whole numbers, 2 axes"),
-    "pairs without n": (PAIRS, {"wiring": {}}, {}, "n: expected it in the file's metadata"),
+    "pairs without n": (PAIRS, {"wiring": {}}, {}, "n: expected an entry in the file's metadata"),
     "pairs on 10^400": (PAIRS, {"wiring": {"n": 10**400}}, {}, "got about 10^400"),
     "short offsets": (PAIRS, {}, {"offsets": ints(0, 1)}, "offsets: expected numbers that rise from 0 to 2"),
     "late offsets": (PAIRS, {}, {"offsets": ints(1, 2)}, "offsets: expected numbers that rise"),
@@ -150,8 +150,8 @@ TEXTS = {
     "5000 digits": ('{"format": 1' + "0" * 5000 + "}", "metadata: expected JSON, got ValueError"),
     "junk": ("swallowtail", "metadata: expected JSON"),
     "empty": ("", "metadata: expected JSON"),
-    "a list": ("[1]", "format: expected it in the file's metadata"),
-    "a number": ("1", "format: expected it in the file's metadata"),
+    "a list": ("[1]", "format: expected an entry in the file's metadata"),
+    "a number": ("1", "format: expected an entry in the file's metadata"),
 }
 
 

@@ -117,7 +117,7 @@ def section(rows: list[Row]) -> list[str]:
         "",
         f"`fit_symmetric(H)` beside `numpy.linalg.eigh(H)`, on {count} matrices that development did not use: seconds",
         "of the processor on one thread, with everything compiled. A fit's time includes measuring it and its rivals.",
-        "Times are medians over the matrices; angles are means, with the largest in brackets. Other work was going on.",
+        "Times are medians over the matrices; angles are means, with the largest in brackets. The machine was busy.",
         "",
         "| n | quick ÷ eigh | default ÷ eigh | quick's angle ÷ default's |",
         "|---|---|---|---|",

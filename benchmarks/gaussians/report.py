@@ -162,8 +162,8 @@ def _weak(rows: list[Row]) -> list[str]:
         lines.append(
             f"- One Gaussian alone scores outliers more harshly: at lowest {single['GivensCovariance']:,.0f}, "
             f"Ledoit-Wolf {single['Ledoit-Wolf']:,.0f}. Pixels that were always dark are the reason. A bound keeps "
-            "distances below three times those of OAS, and costs some bits (gaussians/bound.py). It was chosen with a "
-            "look at these held-out rows. On other splits the lowest score may be a little below three times "
+            "distances below three times those of OAS, and costs some bits. It was chosen with a look at these "
+            "held-out rows, so on other splits the lowest score may be a little below three times "
             "Ledoit-Wolf's."
         )
     for r in of(rows, "half"):

@@ -128,7 +128,7 @@ def _race(rows: list[Row], size: str) -> Iterator[str]:
     final = {method: list(curve(mine).values())[-1] for method, mine in race.items()}
     ranked = sorted(final, key=lambda method: float(np.median(final[method])))
     seconds = [int(mine[0]["steps"]) * float(mine[0]["ms"]) / 1e3 for mine in race.values()]
-    ahead = f"**{ranked[0]}** wins"
+    ahead = f"**{ranked[0]}** leads"
     if len(ranked) > 1:
         gap = float(np.median(final[ranked[1]]) - np.median(final[ranked[0]]))
         ahead += f", by {gap:.3f} nats over {ranked[1]}"
@@ -171,9 +171,9 @@ def _losses(rows: list[Row], size: str) -> Iterator[str]:
     untuned = f" Best at the edge of the rates that were tried: {', '.join(edges)}." if edges else ""
     untuned += f" At one rate only: {', '.join(given)}." if given else ""
     yield from (
-        f"**{size} parameters, equal steps: {last}** ({device}), {over}. Per step **{winner}** wins. "
-        f"{_equal_time(points, ms) if timed and not raced else ''}{adam:.3f} is AdamW's last loss. When a method "
-        "reaches it is read from straight lines between the points."
+        f"**{size} parameters, equal steps: {last}** ({device}), {over}. **{winner}** leads. "
+        f"{_equal_time(points, ms) if timed and not raced else ''}AdamW ends at {adam:.3f}; when a method gets there "
+        "is interpolated between the points."
         f"{untuned}{' Times on a CPU are processor time of one thread.' if size == '0.2 M' else ''}", "",
         f"| | best rate | loss at {last // 4} | at {last // 2} | at {last} | steps to {adam:.3f} | ms per step | "
         f"seconds to {adam:.3f} |",
@@ -211,7 +211,7 @@ def _equal_time(points: dict[str, Curve], ms: dict[str, float]) -> str:
     }
     ahead = sorted(loss, key=lambda method: loss[method])
     listed = ", ".join(f"{method} {loss[method]:.3f}" for method in ahead)
-    return f"After {seconds:.1f} s of each **{ahead[0]}** does: {listed}. "
+    return f"After {seconds:.1f} s for each: {listed}. "
 
 
 def _reached(steps: np.ndarray, losses: np.ndarray, goal: float) -> float:

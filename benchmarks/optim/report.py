@@ -131,10 +131,11 @@ def _section(rows: list[Row]) -> Iterator[str]:
     if "lbfgs" in parts:
         yield from _table(
             rows, "lbfgs", "evaluations",
-            "**How many gradients of the whole loss** a method takes to close the gap. The gap is the loss less the "
-            "least loss known. It is closed when it is a small part of the gap at the start: from left to right "
+            "**Gradients of the whole loss until the gap is closed.** The gap is the loss less the least loss known. "
+            "It counts as closed at this fraction of the gap at the start, from left to right: "
             + ", ".join(f"{problem.gap:g}" for problem in DETERMINISTIC.values())
-            + ". γI is GivensLBFGS without a basis. Q = I and random Q are its ablations.",
+            + ". γI is GivensLBFGS without a basis; Q = I and random Q have another basis in the place of the learned "
+            "one. These four keep 10 samples, L-BFGS-B keeps 10 or 32.",
         )  # fmt: skip
     if "adam" in parts:
         yield from _table(

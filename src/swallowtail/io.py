@@ -260,7 +260,7 @@ def _grouped(wiring: Pairs, header: Any, coordinates: np.ndarray) -> Grouped:
 def _entry(header: Any, name: str) -> Any:
     """An entry of a JSON object."""
     if not isinstance(header, dict) or name not in header:
-        raise ArgumentError(name, "it in the file's metadata", "nothing")
+        raise ArgumentError(name, "an entry in the file's metadata", "none")
     return header[name]
 
 

@@ -27,7 +27,7 @@ def test_a_bare_number_lacks_a_unit(tmp_path, capsys):
     assert "got 'time:10us'; try time:1e-4" in capsys.readouterr().err
     assert main(["fit", source, "--budget", "floats", "--rotations", "7", "--quiet"]) == 1
     assert (
-        "it without --rotations, as either says how much there may be, got both, --rotations 7"
+        "no --rotations beside it, as each of them says how much there may be, got both, --rotations 7"
         in capsys.readouterr().err
     )
 

@@ -22,8 +22,8 @@ from swallowtail import (
     save,
 )
 from swallowtail.fitting import checkpoint as _checkpoint
-from swallowtail.fitting.core import moves
 from swallowtail.fitting.core.records import Stop
+from swallowtail.fitting.core.search import Search
 from swallowtail.fitting.watch import Watch
 
 
@@ -108,7 +108,7 @@ def index_of(path):
 
 def best_at_cycle(cycle, calls, H, **arguments):
     """The best product when the search comes to this cycle; ``calls`` are the cycles before."""
-    original, found, searches = moves.Search.mark, [], []
+    original, found, searches = Search.mark, [], []
 
     def mark(self, stage, **more):
         searches.append(self)
@@ -120,7 +120,7 @@ def best_at_cycle(cycle, calls, H, **arguments):
         original(self, stage, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(moves.Search, "mark", mark)
+        patch.setattr(Search, "mark", mark)
         fit_symmetric(H, **arguments)
     return found[0]
 

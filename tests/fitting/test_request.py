@@ -53,7 +53,7 @@ H = st.random_symmetric(N, 3, 0)
         (
             {"cycles": 3},
             TypeError,
-            "cycles: expected it only with .*, got method='auto'; try `method='pairs'`",
+            "cycles: expected a method that has this option, got method='auto'; try `method='pairs'`",
         ),
         (
             {"n_rotation": 3},
@@ -77,11 +77,11 @@ H = st.random_symmetric(N, 3, 0)
         ({"method": "grouped", "size": None}, TypeError, "size: expected an integer ≥ 2, got None"),
         ({"method": "grouped", "n_rounds": 0}, ValueError, "n_rounds: expected an integer ≥ 1, got 0"),
         ({"method": "grouped", "n_rounds": None}, TypeError, "n_rounds: expected an integer ≥ 1, got None"),
-        ({"method": "products", "passes": 2}, ValueError, "passes: expected it only where .* products"),
+        ({"method": "products", "passes": 2}, ValueError, "passes: expected a fit .* from products"),
         (
             {"method": "hybrid", "target": "likelihood", "budget": "floats", "rank": 2},
             ValueError,
-            "rank: expected it only where rank-one terms",
+            "rank: expected a fit with rank-one terms",
         ),
         ({"method": "butterfly", "order": [0] * N}, ValueError, "order: expected None, 'learn' or each of 0"),
         ({"method": "butterfly", "order": range(5)}, ValueError, "order: expected None, 'learn' or each of"),
@@ -149,7 +149,7 @@ def test_wrong_arguments():
         fit_rotation(lambda X: X, 8, max_products=4, method="pairs")
     with pytest.raises(ValueError, match="R is not in the butterfly class"):
         fit_rotation(random_orthogonal(16, 0), method="recovery")
-    with pytest.raises(TypeError, match="cycles: expected it only with a method that has this option"):
+    with pytest.raises(TypeError, match="cycles: expected a method that has this option"):
         fit_rotation(R, cycles=3)
     for arguments in (
         {"n": 5}, {"method": "qr"}, {"wiring": "tree"}, {"wiring": Butterfly(5)}, {"n_rotations": -1}, {"depth": 0},

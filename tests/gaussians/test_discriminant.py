@@ -10,8 +10,8 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from swallowtail import GivensDiscriminant
-from swallowtail.gaussians import discriminant, regularise
-from swallowtail.gaussians.classes import Candidate, Classes, class_scores
+from swallowtail.gaussians import covariance_fit, discriminant
+from swallowtail.gaussians.class_gaussians import Candidate, Classes, class_scores
 from swallowtail.progress import Bar
 
 QUICK = {"rotations": "tied", "pooling": 0.5}
@@ -126,7 +126,7 @@ def test_what_is_written_as_rotations_scores_as_what_was_tried(wine):
     classes = Classes(train, y, np.ones(len(y)), None, tried)
     np.testing.assert_allclose(
         classes.scores(test, tried[0]),
-        class_scores(test, classes.means, classes.shapes(tried[0])),
+        class_scores(test, classes.means, classes.covariances(tried[0])),
         rtol=0.02,
         atol=0.1,
     )
@@ -168,8 +168,8 @@ def wide(n_samples=36, n=90):
 
 def test_with_fewer_rows_than_columns_a_covariance_is_cross_validated_once(monkeypatch):
     """Eighteen times before: for the pooled rows and for each class, in every fold. Minutes at 800 columns."""
-    calls, choose = [], regularise.choose
-    monkeypatch.setattr(regularise, "choose", lambda *args: calls.append(1) or choose(*args))
+    calls, choose = [], covariance_fit.choose_blend
+    monkeypatch.setattr(covariance_fit, "choose_blend", lambda *args: calls.append(1) or choose(*args))
     X, y = wide(436)
     model = GivensDiscriminant(random_state=0).fit(X[:36], y[:36])
     assert len(calls) == 1

@@ -12,9 +12,9 @@ from sklearn.mixture import GaussianMixture
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from swallowtail.errors import ArgumentError
-from swallowtail.gaussians.distances import Distances
+from swallowtail.gaussians.em.distances import Distances
 from swallowtail.gaussians.mixture import GivensMixture
-from swallowtail.gaussians.selection import rotation_of
+from swallowtail.gaussians.regularise.rotations import rotation_of
 
 
 def not_expected(estimator):

@@ -147,11 +147,11 @@ def test_what_cannot_be_adapted_or_merged():
             GivensConfig(**{name: bad})
     with pytest.raises(ArgumentError, match="wiring: expected one of 'grouped', 'butterfly', got 'pairs'"):
         GivensConfig(wiring="pairs")
-    with pytest.raises(ArgumentError, match="layers_pattern: expected it with layers_to_transform"):
+    with pytest.raises(ArgumentError, match="layers_pattern: expected layers_to_transform beside it"):
         GivensConfig(layers_pattern="h")
     with pytest.raises(ArgumentError, match="seed: expected an integer ≥ 0, got -1"):
         GivensConfig(seed=-1)
-    with pytest.raises(ArgumentError, match="size: expected it left out for a butterfly, got 8; try wiring"):
+    with pytest.raises(ArgumentError, match="size: expected none for a butterfly, got 8; try wiring"):
         GivensConfig(wiring="butterfly", size=8)
     model = adapted()
     layer = model.base_model.model[0]

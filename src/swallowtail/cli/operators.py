@@ -20,7 +20,7 @@ from swallowtail.cli.files import (
 )
 from swallowtail.errors import ArgumentError
 
-OPERATOR = "the operator, saved by fit or fit-rotation; - for what is piped in"
+OPERATOR = "the saved operator, .safetensors; - for standard input"
 
 
 def add_commands(commands: Any) -> None:
@@ -31,7 +31,7 @@ def add_commands(commands: Any) -> None:
 
     apply = commands.add_parser("apply", help="multiply vectors by a saved operator")
     apply.add_argument("file", type=Path, help=OPERATOR)
-    apply.add_argument("vectors", type=Path, help="X, (n,) or columns (n, k); - for what is piped in")
+    apply.add_argument("vectors", type=Path, help="X, (n,) or columns (n, k); - for standard input")
     apply.add_argument("--rows", action="store_true", help="the vectors are the rows of X, (k, n)")
     apply.add_argument(
         "-o",
@@ -39,10 +39,10 @@ def add_commands(commands: Any) -> None:
         type=Path,
         action="append",
         required=True,
-        help=".npy, .csv or .txt; may be given more than once; - for a pipe",
+        help="where to save: .npy, .csv or .txt, or - for standard output; may be given more than once",
     )
     apply.add_argument("--inverse", action="store_true", help="solve instead of multiply")
-    apply.add_argument("--epsilon", type=float, help="with --inverse: the least an eigenvalue counts as")
+    apply.add_argument("--epsilon", type=float, help="with --inverse: smaller eigenvalues count as this")
     apply.set_defaults(run=_apply)
 
 
@@ -79,7 +79,7 @@ def _apply(options: argparse.Namespace) -> None:
 
     check_outputs("--output", options.output, ARRAYS, options.vectors, options.file)
     if options.epsilon is not None and not options.inverse:
-        raise ArgumentError("--epsilon", "it only with --inverse", options.epsilon, "try both, or neither")
+        raise ArgumentError("--epsilon", "--inverse beside it", "it alone", "try both, or neither")
     if options.file == options.vectors == STANDARD:
         raise ArgumentError("-", "an operator or vectors", "both", "try a file for one of them")
     operator = read_operator(options.file)

@@ -33,10 +33,14 @@ def add_command(commands: Any) -> None:
         "on disk: a second warmup takes seconds. GPU kernels are compiled for each length n.",
     )
     warmup.add_argument(
-        "--device", choices=("all", "cpu", "cuda"), default="all", help="by default what there is"
+        "--device", choices=("all", "cpu", "cuda"), default="all", help="(default: all that are there)"
     )
     warmup.add_argument(
-        "--n", type=int, nargs="+", default=[1024, 4096], help="lengths of vectors on the GPU; 1024 4096"
+        "--n",
+        type=int,
+        nargs="+",
+        default=[1024, 4096],
+        help="lengths of vectors on the GPU (default: 1024 4096)",
     )
     warmup.add_argument(
         "--calibrate",

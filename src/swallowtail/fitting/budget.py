@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
-from swallowtail.fitting.methods.hybrid import Plan
+from swallowtail.fitting.methods.hybrid import HybridPlan
 from swallowtail.fitting.timing import TimeModel
 from swallowtail.wiring import Butterfly
 
@@ -81,7 +81,7 @@ class Prices(NamedTuple):
         """All n² numbers."""
         return Cost(self.n**2, 4 * self.n**2, self.n**2, self.model.at("dense", self.n))
 
-    def plan(self, unit: str, amount: float) -> Plan:
+    def plan(self, unit: str, amount: float) -> HybridPlan:
         """What an amount buys; at least a diagonal."""
         n, most = self.n, largest_budget(self.n)
         rotations = []
@@ -91,7 +91,7 @@ class Prices(NamedTuple):
                 break
             rotations.append(K)
         multiple = most_affordable(lambda r: self.multiple(r).of(unit) <= amount, n)
-        return Plan(max(0, multiple), tuple(rotations))
+        return HybridPlan(max(0, multiple), tuple(rotations))
 
 
 class Budget(NamedTuple):
@@ -119,7 +119,7 @@ class Budget(NamedTuple):
                 )
         return cls(unit, amount)
 
-    def plan(self, prices: Prices, n_rotations: int) -> tuple[float, Plan]:
+    def plan(self, prices: Prices, n_rotations: int) -> tuple[float, HybridPlan]:
         """The amount and what it buys; ``n_rotations`` are those whose cost is the default amount."""
         least = prices.rotations(0).of(self.unit)
         amount = (

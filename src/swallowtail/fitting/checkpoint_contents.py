@@ -12,7 +12,7 @@ import torch
 
 from swallowtail import io
 from swallowtail.errors import ArgumentError
-from swallowtail.fitting.core.search import STAGES
+from swallowtail.fitting.core.stages import STAGES
 from swallowtail.fitting.result import Candidate
 
 Form = dict[str, Any]  # arrays, and what JSON can hold
@@ -63,7 +63,7 @@ def _operator(form: Form, n: int) -> Any:
 
 
 def _check_state(state: Form, n: int, budget: int) -> None:
-    """Check a state of `core.search`."""
+    """Check a state of `core.stages.search_pairs`."""
     stage = state["stage"]
     if stage not in STAGES:
         raise ArgumentError("stage", f"one of {', '.join(STAGES)}", repr(stage))

@@ -67,10 +67,13 @@ def of_symmetric(H: np.ndarray, fitted: Fitted, sparse: Any, judged: rival_forms
     care = Care.LEAST if fitted.stopped else Care.CHEAP if fitted.quick else Care.ALL
     pulse = fitted.pulse if n > SMALL else lambda: None
     try:
-        found = rival_forms.dense_rivals(measure, operator, judged, fitted.others, sparse, care, pulse)
+        reached = angle.value if score is None else score
+        found = rival_forms.dense_rivals(
+            measure, operator, reached, judged, fitted.others, sparse, care, pulse
+        )
     except Stop:
         return known._replace(notes=[TIME_IS_UP])
-    notes = [rival_forms.verdict(angle.value if score is None else score, cost, found, model, unit)]
+    notes = [rival_forms.verdict(reached, cost, found, model, unit)]
     notes += [SINGULAR] if score == np.inf else []
     notes += [ONLY_LOW_RANK] if care is Care.CHEAP and judged.target == "matrix" else []
     notes += suggestions(H, judged.name) if judged.target == "matrix" and sparse is None else []

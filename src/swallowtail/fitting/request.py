@@ -133,10 +133,11 @@ class Request:
     def _check_budget(self) -> None:
         """Whether the budget is one, and goes together with the rest."""
         Budget.parse(self.budget)
-        for name, hint in (("n_rotations", "leave one out"), ("target_angle", "leave one out")):
+        for name in ("n_rotations", "target_angle"):
             if getattr(self, name) is not None:
-                expected = f"it without `{name}`, as either says how much there may be"
-                raise ArgumentError("budget", expected, f"both, `{name}={getattr(self, name)!r}`", hint)
+                expected = f"no `{name}` beside it, as each of them says how much there may be"
+                got = f"both, `{name}={getattr(self, name)!r}`"
+                raise ArgumentError("budget", expected, got, "leave one out")
         if self.method not in ON_A_BUDGET:
             expected = f"method {' or '.join(map(repr, ON_A_BUDGET))} with a budget"
             raise ArgumentError("method", expected, repr(self.method), "try `method='auto'`")
@@ -154,7 +155,7 @@ class Request:
             return
         owners = [method for method, names in options.items() if name in names]
         if owners:
-            expected = "it only with a method that has this option"
+            expected = "a method that has this option"
             raise ArgumentError(name, expected, f"method={self.method!r}", f"try `method={owners[0]!r}`")
         other = {"symmetric": ("options",), "rotation": ("options", "budget", "target")}[self.kind]
         arguments = [argument.name for argument in fields(self) if argument.name not in other]

@@ -44,7 +44,7 @@ def fit_rotation(
         wiring: "auto" fits the forms that make sense at this budget and keeps the best. "pairs" are chosen from R.
             "grouped" has the same rotations in rounds of groups (see `Rotation.grouped`). "butterfly", or a wiring
             of your own, is fixed.
-        depth: of the butterfly, and of the default budget.
+        depth: how many times a butterfly goes through its strides; the default number of rotations grows with it.
         method: "auto" chooses. "recovery" (R exactly a butterfly), "butterfly" and "pairs" insist on one. "sgd"
             lowers the paper's L′, with the options of `fitting.methods.sgd.fit_sgd`.
         max_products: hard limit on products when R is not given by its entries. If it is n or more, or absent
@@ -57,7 +57,7 @@ def fit_rotation(
             butterflies follow it.
         checkpoint: a path; a fit that was killed, interrupted or out of time continues from it, if called again
             with the same arguments, to the answer of an undisturbed run. "sgd" starts again.
-        seed: of everything random.
+        seed: for everything random.
         progress: show a progress bar.
         callback: called as callback(stage, rotations, objective) after every step. Raise `Stop` in it to end the
             fit and get the best so far.

@@ -60,20 +60,20 @@ def fit_symmetric(
         wiring: "auto" fits the forms that make sense at this budget and keeps the best. "pairs" are chosen from the
             data. "grouped" has the same rotations in rounds of groups (see `Rotation.grouped`). "butterfly", or a
             `Butterfly` of your own, is fixed.
-        depth: of the butterfly, and of the default budget.
+        depth: how many times a butterfly goes through its strides; the default number of rotations grows with it.
         method: "auto" chooses. "pairs", "butterfly" and "recovery" insist on one. "grouped" takes pairs in few rounds
-            of groups (``size=``, ``n_rounds=``, ``steps=``), mostly within ten per cent of "pairs", but farther behind
-            with many rotations (MNIST's covariance, four times the usual number: 3.4° and 2.1°). On a GPU its products
-            are the fastest from n ≈ 800 on. "hybrid" takes rotations
-            and a few rank-one terms of the same work (``rank=`` says how many); the result is a `HybridOperator`.
-            "sgd" is the paper's Algorithm 1, with the options of `fitting.methods.sgd.fit_sgd`.
-            "products" fits pairs from few products; where all entries are known it is "pairs".
-        target: what is to be close. "matrix": Q D Qᵀ to H, in Frobenius norm. "inverse": its inverse to H⁻¹; the
-            result's angle is that of H⁻¹. "likelihood": the best covariance for Gaussian data with sample covariance
-            H; of a positive definite H mostly a better preconditioner than "inverse". A function f of the tensor of
-            eigenvalues, ``lambda d: torch.exp(-d)``: Q D Qᵀ to f(H). The result's operator is then f(H), its angle that
-            of f(H), and ``result.of_H`` has H's own eigenvalues in the same basis. A small angle on H is not a small
-            angle on f(H): on a sensor graph 2.1° on its Laplacian L became 7.3° on exp(−L).
+            of groups (``size=``, ``n_rounds=``, ``steps=``). Its angles are mostly within ten per cent of those of
+            "pairs", and farther behind with many rotations (MNIST's covariance, four times the usual number: 3.4° and
+            2.1°). On a GPU its products are the fastest from n ≈ 800 on. "hybrid" takes rotations and a few rank-one
+            terms of the same work (``rank=`` says how many); the result is a `HybridOperator`. "sgd" is the paper's
+            Algorithm 1, with the options of `fitting.methods.sgd.fit_sgd`. "products" fits pairs from few products;
+            where all entries are known it is "pairs".
+        target: what to approximate. "matrix": H, in Frobenius norm. "inverse": H⁻¹; the result's operator
+            approximates H, and its inverse is close to H⁻¹. "likelihood": the best covariance for Gaussian data with
+            sample covariance H; of a positive definite H mostly a better preconditioner than "inverse". A function f of
+            the tensor of eigenvalues, ``lambda d: torch.exp(-d)``: f(H). The result's operator is then f(H), and
+            ``result.of_H`` has H's own eigenvalues in the same basis. Angles are measured on H, H⁻¹ or f(H). A small
+            angle on H is not a small angle on f(H): on a sensor graph 2.1° on its Laplacian L became 7.3° on exp(−L).
 
             From products, H is completed first, and its inverse or function is that of the completion. That costs
             no further products. Some of them are kept to measure the fit, by Lanczos, or by conjugate gradients for
@@ -91,7 +91,7 @@ def fit_symmetric(
         checkpoint: a path; a fit that was killed, interrupted or out of time continues from it, if called again
             with the same arguments, to the answer of an undisturbed run. Pairs and finished forms are kept;
             other fits begin again.
-        seed: of everything random.
+        seed: for everything random.
         progress: show a progress bar.
         callback: called as callback(stage, rotations, objective) after every step. Raise `Stop` in it to end the
             fit and get the best so far.

@@ -17,28 +17,15 @@ The other files serve these:
 
 | file | what it holds |
 |---|---|
-| arguments.py | checks of the estimators' arguments |
+| arguments.py, rows.py | checks of the estimators' arguments, of rows and of their weights |
 | dask.py | statistics of dask arrays |
-| chosen.py, criteria.py | what fitted estimators can be asked |
-| online.py | EM from statistics: stepwise, or by reductions |
-| mixture_plan.py | where EM begins, and how a mixture is regularised |
+| covariance_attributes.py, mixture_attributes.py | what fitted estimators can be asked |
 | merging.py | batches, merging and forgetting of a covariance |
 | covariance_fit.py | from moments to a covariance |
-| regularise.py | how a covariance is regularised, by cross-validation: a blend of six models |
-| blend.py | the best weights of a sum of precision matrices |
-| bound.py | how far an outlier may be |
-| written.py | a covariance written as rotations and rank-one terms |
-| shrinkage.py | linear shrinkage of a covariance and of its correlations |
-| tree.py | Chow and Liu's tree |
-| principal.py | principal axes, with variances that held-out rows confirm |
-| spectrum.py | rules that correct variances along chosen axes |
-| factors.py | factor analysis |
-| shape.py | a covariance with rotations and rank-one terms: operators, whitening, samples |
-| selection.py | growing rotations; which, how many, and how much noise for a mixture |
-| classes.py | the Gaussians of the classifier |
-| background.py | a broad Gaussian beside a mixture's components |
-| components.py | the Gaussians of a mixture and their M-step |
-| distances.py | Mahalanobis distances to all of them in one pass, for the E-step |
+| factored.py | a covariance as rotations, variances and rank-one terms: operators, whitening, samples |
+| class_gaussians.py | the Gaussians of the classifier |
+| regularise/ | how a covariance is regularised on held-out rows |
+| em/ | the Gaussians of a mixture, and how EM goes |
 
 The three estimators need scikit-learn. Each name is imported when it is first used, so the others work without it.
 """

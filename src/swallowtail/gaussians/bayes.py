@@ -173,7 +173,7 @@ def linear_regression(
         noise_variance: σ² > 0.
         n_rotations: of the posterior's Q.
         tolerance: of the mean.
-        seed: of everything random.
+        seed: for everything random.
     """
     _one(prior, "prior")
     features = checks.as_tensor("features", features, prior.loc)

@@ -21,12 +21,12 @@ from swallowtail.gaussians.arguments import (
     warn_of_a_matrix,
     warn_of_few_rows,
 )
-from swallowtail.gaussians.chosen import Fitted
-from swallowtail.gaussians.covariance_fit import Request, fit_statistics, most_rotations
+from swallowtail.gaussians.covariance_attributes import Fitted
+from swallowtail.gaussians.covariance_fit import CovarianceRequest, fit_statistics, most_rotations
 from swallowtail.gaussians.dask import dask_statistics, is_dask, map_rows
+from swallowtail.gaussians.factored import FactoredCovariance
 from swallowtail.gaussians.merging import Merging
 from swallowtail.gaussians.rows import SCALES, check_scale, fit_weights, rows_of, weighted_mean
-from swallowtail.gaussians.shape import Shape
 from swallowtail.gaussians.statistics import RowStatistics, blocks
 from swallowtail.wiring import Wiring
 
@@ -34,16 +34,20 @@ LARGEST_DENSE = 8192  # columns; beyond, n² float64 numbers take more than 512 
 
 
 class GivensCovariance(Merging, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Gaussian covariance Σ = Q D^½ (1 + V diag(w) Vᵀ) D^½ Qᵀ with Q a product of Givens rotations.
+    """A Gaussian covariance in few numbers: Σ = Q D^½ (1 + V diag(w) Vᵀ) D^½ Qᵀ, Q a product of Givens rotations.
 
-    Without rank-one terms V it stores K angles and n variances instead of n(n + 1)/2 numbers, and log-densities,
-    Mahalanobis distances and samples cost O(n log n) per row; each term adds n numbers. Up to 1024 columns, Σ⁻¹ is a
-    weighted sum of six models' precision matrices, weights by cross-validated log-density (regularise.py), written as
-    rotations and terms. Where held-out rows ask for it, squared distances stay below three times OAS's (bound.py).
-    Fewer rows than columns, constant columns and duplicate columns are fine. Of columns that determine each other
-    exactly a density has no upper limit; here, what is left of them is taken to be 1e-10 of their variance or more.
+    Without rank-one terms V it stores K angles and n variances instead of n(n + 1)/2 numbers, and a log-density, a
+    Mahalanobis distance or a sample costs O(n log n). Each term adds n numbers.
 
-    This estimator is made for densities, distances and whitening; to tell classes apart use `GivensDiscriminant`. One
+    Up to 1024 columns, Σ⁻¹ is a weighted sum of the precision matrices of six models: rotations, two linear shrinkages,
+    a tree, factors and principal axes. Cross-validated log-density chooses the weights; the sum is then approximated by
+    rotations and rank-one terms. Where held-out rows ask for it, squared distances are kept below three times those of
+    the OAS estimate.
+
+    Fewer rows than columns, constant columns and duplicate columns are fine. If columns determine each other exactly,
+    densities have no upper limit. Then 1e-10 of a column's variance is taken to be left.
+
+    This estimator is made for densities, distances and whitening. To tell classes apart use `GivensDiscriminant`. One
     covariance per class, each chosen for its own density, is 0.1 less accurate on Fashion-MNIST than the best classical
     rival, and the changes that mend it cost density (docs/benchmarks.md, "Densities and classes want different
     covariances").
@@ -57,9 +61,9 @@ class GivensCovariance(Merging, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         target: "likelihood" picks rotations by their gain in log-density, "matrix" by squared error. On held-out
             MNIST the first is better by 0.3 bits per pixel.
         shrinkage: "auto" chooses on held-out rows. A number b adds b times the mean variance to every variance.
-        rank_one: whether rank-one terms, n/4 or 16 at most, may stand beside the rotations for what those leave. They
-            pay with many rows, for factor models, and where columns nearly determine each other. False keeps the cost
-            of every row at O(n log n).
+        rank_one: whether there may be rank-one terms for what the rotations leave, at most n/4 or 16, whichever is
+            more. They pay with many rows, for factor models, and where columns nearly determine each other. False keeps
+            the cost of every row at O(n log n).
         blend: whether other models than rotations may be blended in, up to 1024 columns. Without them a fit to 784
             columns takes a third of the time.
         sketch: whether to keep a sketch of rank ``sketch_size`` instead of n² moments; "auto" does so above 8192
@@ -130,11 +134,11 @@ class GivensCovariance(Merging, ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def mahalanobis(self, X: Any) -> np.ndarray:
         """Squared distances (x − location)ᵀ Σ⁻¹ (x − location), shape (N,); ∞ where they are beyond the dtype."""
-        return torch.cat(list(self._each(X, lambda shape, rows: shape.distances(rows), 2))).numpy()
+        return torch.cat(list(self._each(X, lambda Sigma, rows: Sigma.distances(rows), 2))).numpy()
 
     def whiten(self, X: Any) -> np.ndarray:
         """Rows with the location subtracted and covariance 1, in the basis of D, shape (N, n)."""
-        return torch.cat(list(self._each(X, lambda shape, rows: shape.whiten(rows), 1))).numpy()
+        return torch.cat(list(self._each(X, lambda Sigma, rows: Sigma.whiten(rows), 1))).numpy()
 
     def transform(self, X: Any) -> np.ndarray:
         """The same as `whiten`: a step of a pipeline, with ``set_output`` and names of its columns."""
@@ -150,8 +154,8 @@ class GivensCovariance(Merging, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             self._state()
             return map_rows(X, self.score_samples, self.statistics_.dtype)
         q = self.mahalanobis(X)
-        shape = self.shape_
-        return -0.5 * (q + q.dtype.type(shape.n * math.log(2 * math.pi) + shape.logdet()))
+        Sigma = self.factored_
+        return -0.5 * (q + q.dtype.type(Sigma.n * math.log(2 * math.pi) + Sigma.logdet()))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Mean log-density of the rows of X."""
@@ -161,7 +165,7 @@ class GivensCovariance(Merging, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         """Draw rows from N(location, Σ), shape (n_samples, n); others at each call unless ``random_state`` is given."""
         seed = check_random_state(random_state).randint(2**31 - 1)
         n_samples = checks.integer("n_samples", n_samples, at_least=1)
-        draws = self.shape_.sample(n_samples, seed).numpy()
+        draws = self.factored_.sample(n_samples, seed).numpy()
         return draws + self.location_.astype(draws.dtype)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -236,15 +240,15 @@ class GivensCovariance(Merging, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             high = SCALES[self.statistics_.dtype][1]
             expected = f"deviations up to {high:g}, whose squares are in the range of float64"
             raise ArgumentError("X", expected, "larger ones", "try other units")
-        request = Request(
-            self._budget(),
-            self.wiring,
-            self.target,
-            self.shrinkage,
-            self.rank_one,
-            self.blend,
-            self._seed,
-            self.statistics_.dtype,
+        request = CovarianceRequest(
+            n_rotations=self._budget(),
+            wiring=self.wiring,
+            target=self.target,
+            shrinkage=self.shrinkage,
+            rank_one=self.rank_one,
+            blend=self.blend,
+            seed=self._seed,
+            dtype=self.statistics_.dtype,
         )
         self._fitted = Fitted(moments.mean.copy(), fit_statistics(self.statistics_, request))
         warn_of_few_rows(self.shrinkage, moments.count, moments.n, "")
@@ -258,23 +262,23 @@ class GivensCovariance(Merging, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return most_rotations(n) if more else default_budget(n)
 
     def _each(
-        self, X: Any, what: Callable[[Shape, torch.Tensor], torch.Tensor], power: int
+        self, X: Any, what: Callable[[FactoredCovariance, torch.Tensor], torch.Tensor], power: int
     ) -> Iterator[torch.Tensor]:
         """``what`` of Σ and of blocks of rows minus the location, in the data's dtype.
 
         Rows beyond its range are done in float64, each in a unit of its own. ``power`` is how results grow with that.
         """
         self._check_seen()
-        X, dtype, shape = rows_of(self, X, reset=False), self.statistics_.dtype, self.shape_
+        X, dtype, Sigma = rows_of(self, X, reset=False), self.statistics_.dtype, self.factored_
         for part in blocks(X):
             with np.errstate(over="ignore", invalid="ignore"):
                 rows = X[part].astype(dtype, copy=False) - self.location_.astype(dtype)
-            found = what(shape, torch.from_numpy(rows))
+            found = what(Sigma, torch.from_numpy(rows))
             far = ~(found if found.ndim == 1 else found.sum(1)).isfinite()
             if far.any():
                 x, location = X[part][far.numpy()].astype(np.float64), self.location_
                 unit = np.maximum(np.abs(x).max(1, keepdims=True), np.abs(location).max())
-                wide = shape.with_variances(shape.variances, np.float64)
+                wide = Sigma.with_variances(Sigma.variances, np.float64)
                 near = what(wide, torch.from_numpy(x / unit - location / unit))
                 grown = torch.from_numpy(unit).reshape(-1, *[1] * (near.ndim - 1))
                 found[far] = (near * grown**power).to(found.dtype)

@@ -9,20 +9,20 @@ import torch
 
 from swallowtail.fitting.budget import default_budget
 from swallowtail.fitting.methods.factor import fit_factor
-from swallowtail.gaussians import regularise, spectrum
-from swallowtail.gaussians.selection import (
-    NOISES,
+from swallowtail.gaussians.factored import FactoredCovariance, diagonal_along
+from swallowtail.gaussians.regularise import spectrum
+from swallowtail.gaussians.regularise.blend import MODELS, BlendPlan, choose_blend, fit_blend
+from swallowtail.gaussians.regularise.factorise import CovarianceFactors, factorise
+from swallowtail.gaussians.regularise.noise import NOISES
+from swallowtail.gaussians.regularise.rotations import (
     Fold,
-    Plan,
     fit_covariance,
     least_variances,
     mean_variance,
     rotation_of,
 )
-from swallowtail.gaussians.shape import Shape
 from swallowtail.gaussians.statistics import DenseMoments, Reservoir, RowStatistics, SketchMoments
-from swallowtail.gaussians.written import Parts, written
-from swallowtail.operators import Rotation, SymmetricOperator
+from swallowtail.operators import Rotation
 from swallowtail.wiring import Wiring
 
 POLISH = 20  # L-BFGS iterations on all angles: 0.018 bits per pixel better on held-out MNIST-5k
@@ -41,7 +41,7 @@ def most_rotations(n: int) -> int:
     return min(MORE * usual, max(usual, n * n // 2)) if n <= LARGEST_SEARCH else usual
 
 
-class Request(NamedTuple):
+class CovarianceRequest(NamedTuple):
     """What a `GivensCovariance` was asked for."""
 
     n_rotations: int  # the largest K
@@ -54,16 +54,18 @@ class Request(NamedTuple):
     dtype: Any
 
 
-class Found(NamedTuple):
+class CovarianceFit(NamedTuple):
     """A covariance and how it came about."""
 
-    shape: Shape
+    factored: FactoredCovariance
     blend: dict[str, float]  # the weights of the models' precision matrices
     noise: float  # the least variance along any axis, in units of the mean variance
-    plan: regularise.Plan | None = None  # what cross-validation chose, if it did
+    plan: BlendPlan | None = None  # what cross-validation chose, if it did
 
 
-def fit_statistics(statistics: RowStatistics, request: Request, plan: regularise.Plan | None = None) -> Found:
+def fit_statistics(
+    statistics: RowStatistics, request: CovarianceRequest, plan: BlendPlan | None = None
+) -> CovarianceFit:
     """From all that was kept of the rows; with the plan of a fit to similar rows, nothing is chosen again."""
     if isinstance(statistics.moments, DenseMoments):
         return _fit_dense(statistics.moments, statistics.sample, request, plan)
@@ -71,16 +73,18 @@ def fit_statistics(statistics: RowStatistics, request: Request, plan: regularise
 
 
 def _fit_dense(
-    moments: DenseMoments, sample: Reservoir, request: Request, chosen: regularise.Plan | None
-) -> Found:
+    moments: DenseMoments, sample: Reservoir, request: CovarianceRequest, chosen: BlendPlan | None
+) -> CovarianceFit:
     """From exact moments, and a sample of the rows to hold out."""
-    S, rows = moments.covariance, sample.rows.astype(np.float64)
-    s, none = mean_variance(S), (np.zeros((len(S), 0)), np.zeros(0))
-    pairs_wanted = request.wiring == "pairs"
+    S, rows, target = moments.covariance, sample.rows.astype(np.float64), request.target
+    s, pairs_wanted = mean_variance(S), request.wiring == "pairs"
     if request.shrinkage != "auto":
-        plan = Plan(0.0, request.n_rotations, float(request.shrinkage))
-        rotation, d = fit_covariance(S, plan, request.target, request.wiring, POLISH, request.seed)
-        return Found(Shape(rotation, d, *none, request.dtype), {"rotations": 1.0}, float(d.min()) / s)
+        rotation, d = fit_covariance(
+            S, 0.0, request.n_rotations, target, request.wiring, POLISH, request.seed
+        )
+        return _without_terms(
+            rotation, d + float(request.shrinkage) * s, {"rotations": 1.0}, s, request.dtype
+        )
     unseen = spectrum.unseen(np.diagonal(S), rows, moments.count)
     if moments.count < ENOUGH:
         return _fit_few(moments, unseen, request)
@@ -88,20 +92,19 @@ def _fit_dense(
     count = min(MORE_FOLDS if cheap else N_FOLDS, len(rows))
     parts = zip(np.array_split(rows, count), np.array_split(sample.weights, count), strict=True)
     folds = [_without(moments, part, weights) for part, weights in parts]
-    budget, target = request.n_rotations, request.target
+    budget = request.n_rotations
     blended = request.blend and pairs_wanted and 2 <= len(S) <= LARGEST_BLEND
-    found = chosen or regularise.choose(folds, unseen, moments.count, budget, target, blended, cheap)
-    blend = dict(zip(regularise.MODELS, found.weights.tolist(), strict=True))
+    found = chosen or choose_blend(folds, unseen, moments.count, budget, target, blended, cheap)
+    blend = dict(zip(MODELS, found.weights.tolist(), strict=True))
     if pairs_wanted:
-        made = regularise.fit(S, found, unseen, moments.count, target, POLISH, budget, request.rank_one)
-        return _found(made, blend, s, request.dtype)._replace(plan=found)
-    plan = Plan(found.ridge, budget, 0.0)
-    rotation, d = fit_covariance(S, plan, target, request.wiring, POLISH, request.seed)
-    d = s * found.level(d / s, _along(rotation, unseen) / s)
-    return Found(Shape(rotation, d, *none, request.dtype), blend, float(d.min()) / s)
+        made = fit_blend(S, found, unseen, moments.count, target, POLISH, budget, request.rank_one)
+        return _with_terms(made, blend, s, request.dtype)._replace(plan=found)
+    rotation, d = fit_covariance(S, found.ridge, budget, target, request.wiring, POLISH, request.seed)
+    d = s * found.level(d / s, diagonal_along(rotation, unseen) / s)
+    return _without_terms(rotation, d, blend, s, request.dtype)
 
 
-def _fit_few(moments: DenseMoments, unseen: np.ndarray, request: Request) -> Found:
+def _fit_few(moments: DenseMoments, unseen: np.ndarray, request: CovarianceRequest) -> CovarianceFit:
     """From rows too few to hold any out: the OAS estimate, for a new row about a mean that is itself uncertain.
 
     With mean and S of the same N rows, a new row's second moments about that mean are (N + 1) / (N − 1) times S.
@@ -112,17 +115,23 @@ def _fit_few(moments: DenseMoments, unseen: np.ndarray, request: Request) -> Fou
     C = more * ((1 - delta) * S + delta * s * np.eye(len(S))) + np.diag(unseen)
     blend = {"shrunk": 1.0}
     if request.wiring == "pairs" and 2 <= len(S) <= LARGEST_BLEND:
-        made = written(C, unseen, request.n_rotations, request.target, POLISH, request.rank_one)
-        return _found(made, blend, s, request.dtype)
-    rotation, d = fit_covariance(C, Plan(0.0, 0, 0.0), request.target, request.wiring, POLISH, request.seed)
-    none = np.zeros((len(d), 0)), np.zeros(0)
-    return Found(Shape(rotation, d, *none, request.dtype), blend, float(d.min()) / s)
+        made = factorise(C, unseen, request.n_rotations, request.target, POLISH, request.rank_one)
+        return _with_terms(made, blend, s, request.dtype)
+    rotation, d = fit_covariance(C, 0.0, 0, request.target, request.wiring, POLISH, request.seed)
+    return _without_terms(rotation, d, blend, s, request.dtype)
 
 
-def _found(made: Parts, blend: dict[str, float], s: float, dtype: Any) -> Found:
+def _with_terms(made: CovarianceFactors, blend: dict[str, float], s: float, dtype: Any) -> CovarianceFit:
     rotation = rotation_of(len(made.variances), made.pairs, made.angles)
-    shape = Shape(rotation, made.variances, made.basis, made.weights, dtype)
-    return Found(shape, blend, shape.least / s)
+    factored = FactoredCovariance(rotation, made.variances, made.basis, made.weights, dtype)
+    return CovarianceFit(factored, blend, factored.least / s)
+
+
+def _without_terms(
+    rotation: Rotation, d: np.ndarray, blend: dict[str, float], s: float, dtype: Any
+) -> CovarianceFit:
+    factored = FactoredCovariance(rotation, d, np.zeros((len(d), 0)), np.zeros(0), dtype)
+    return CovarianceFit(factored, blend, float(d.min()) / s)
 
 
 def _without(moments: DenseMoments, rows: np.ndarray, weights: np.ndarray) -> Fold:
@@ -131,27 +140,20 @@ def _without(moments: DenseMoments, rows: np.ndarray, weights: np.ndarray) -> Fo
     return Fold(covariance, held_out * np.sqrt(weights / weights.mean())[:, None])
 
 
-def _fit_sketch(moments: SketchMoments, sample: Reservoir, request: Request) -> Found:
+def _fit_sketch(moments: SketchMoments, sample: Reservoir, request: CovarianceRequest) -> CovarianceFit:
     """From a sketch. The variance that the sketch leaves out is rotated and added to D."""
     rows = sample.rows.astype(np.float64)
     fit = fit_factor(moments.factor(), request.n_rotations, seed=request.seed)
     rotation = Rotation(fit.wiring, torch.from_numpy(fit.angles))
     # diag(QᵀRQ) for the diagonal R, n quadratic forms in blocks.
-    d = fit.eigenvalues + _along(rotation, moments.rest())
+    d = fit.eigenvalues + diagonal_along(rotation, moments.rest())
     d = np.maximum(d, least_variances(moments.variances))
     s = float(moments.variances.mean()) or 1.0
     if request.shrinkage != "auto":
         noise = float(request.shrinkage)
     else:
-        d = np.maximum(d, _along(rotation, spectrum.unseen(moments.variances, rows, moments.count)))
+        d = np.maximum(d, diagonal_along(rotation, spectrum.unseen(moments.variances, rows, moments.count)))
         squares = rotation.T(torch.from_numpy(rows - moments.mean)).numpy() ** 2
         z2 = np.average(squares, axis=0, weights=sample.weights)
         noise = float(NOISES[int(np.argmin([spectrum.loss(z2, d + b * s) for b in NOISES]))])
-    d = d + noise * s
-    none = np.zeros((len(d), 0)), np.zeros(0)
-    return Found(Shape(rotation, d, *none, request.dtype), {"rotations": 1.0}, float(d.min()) / s)
-
-
-def _along(rotation: Rotation, diagonal: np.ndarray) -> np.ndarray:  # shape: (n,)
-    """diag(QᵀCQ) for C = diag(diagonal)."""
-    return SymmetricOperator(rotation.T, torch.from_numpy(diagonal)).diagonal().numpy()
+    return _without_terms(rotation, d + noise * s, {"rotations": 1.0}, s, request.dtype)

@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.gaussians.arguments import all_or_nothing, shares
-from swallowtail.gaussians.classes import Candidate, Classes, candidates, class_scores
-from swallowtail.gaussians.regularise import Plan
+from swallowtail.gaussians.class_gaussians import Candidate, Classes, candidates, class_scores
+from swallowtail.gaussians.regularise.blend import BlendPlan
 from swallowtail.gaussians.rows import check_scale, fit_weights, rows_of
 from swallowtail.progress import Bar
 
@@ -33,8 +33,8 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
     Each class has rotations of its own, or all share those of the rows minus their class means. Variances along them
     lie between the class's own and those of all classes pooled: D = (1 − λ) D_c + λ D_pooled. With shared
     rotations and λ = 1 that is linear discriminant analysis with a regularised covariance. Friedman's regularised
-    discriminant analysis is tried as well, written as rotations and rank-one terms (classes.py). Held-out log-loss
-    chooses, and sets the temperature of the probabilities: Gaussians in many dimensions are too sure of themselves.
+    discriminant analysis is tried as well, written as rotations and rank-one terms. Held-out log-loss chooses, and sets
+    the temperature of the probabilities: Gaussians in many dimensions are too sure of themselves.
 
     Where columns have heavy tails, or are zeros and ones, or rows are few, the probabilities of logistic regression or
     of linear discriminant analysis may be better: see the log-loss on rows of your own.
@@ -114,14 +114,14 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
             chosen, self.temperature_ = self._choose(X, labels, often, tried, splits, plan, bar)
             self.rotations_, self.pooling_, self.shrinkage_ = chosen
             classes = whole or Classes(X, labels, often, self.n_rotations, [chosen])
-            self._shapes, self.means_ = classes.shapes(chosen), classes.means
+            self._covariances, self.means_ = classes.covariances(chosen), classes.means
             bar.update()
 
     @property
     def covariances_(self) -> list[Any]:
         """Σ_c."""
         check_is_fitted(self)
-        return [shape.covariance for shape in self._shapes]
+        return [factored.covariance for factored in self._covariances]
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Log prior + log density of every class, shape (N, k); of two classes the second less the first, (N,)."""
@@ -146,7 +146,7 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
     def _scores(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         X = rows_of(self, X, reset=False)
-        return np.log(self.priors_) + class_scores(X, self.means_, self._shapes)
+        return np.log(self.priors_) + class_scores(X, self.means_, self._covariances)
 
     def _splits(self, X: np.ndarray, labels: np.ndarray, fewest: int) -> list[Any]:
         """Rows to fit and rows to hold out, fold by fold; none where a class has too few."""
@@ -165,7 +165,7 @@ class GivensDiscriminant(ClassifierMixin, BaseEstimator):
         often: np.ndarray,
         tried: list[Candidate],
         splits: list[Any],
-        plan: Plan | None,
+        plan: BlendPlan | None,
         bar: Any,
     ) -> tuple[Candidate, float]:
         """The candidate with the least held-out log-loss, and its temperature.

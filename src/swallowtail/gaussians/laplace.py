@@ -33,7 +33,7 @@ UNSETTLED = (
 class Predictive(NamedTuple):
     """What the linearised network says of new rows."""
 
-    mean: Tensor  # regression: f(x); classification: class probabilities. Shape: (m, C)
+    mean: Tensor  # regression: f(x); classification: class probabilities. FactoredCovariance: (m, C)
     variance: Tensor  # of the outputs f, from the weights alone; shape: (m, C)
 
 

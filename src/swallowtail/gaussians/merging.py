@@ -12,12 +12,12 @@ from sklearn.utils.validation import _num_samples
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.gaussians.arguments import all_or_nothing
-from swallowtail.gaussians.chosen import Chosen, Fitted
+from swallowtail.gaussians.covariance_attributes import CovarianceAttributes, Fitted
 from swallowtail.gaussians.statistics import RowStatistics
 from swallowtail.progress import Bar
 
 
-class Merging(Chosen):
+class Merging(CovarianceAttributes):
     """Methods of an estimator that keeps `RowStatistics`."""
 
     feature_names_in_: np.ndarray

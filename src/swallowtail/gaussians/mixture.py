@@ -15,12 +15,12 @@ from sklearn.utils import check_random_state
 
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
-from swallowtail.gaussians import online
 from swallowtail.gaussians.arguments import all_or_nothing, check_mixture, warn_of_few_rows
-from swallowtail.gaussians.components import Components
-from swallowtail.gaussians.criteria import Criteria
 from swallowtail.gaussians.dask import EStep, dask_sample, is_dask, map_rows, reduce_blocks
-from swallowtail.gaussians.mixture_plan import start
+from swallowtail.gaussians.em import online
+from swallowtail.gaussians.em.components import Components
+from swallowtail.gaussians.em.start import start
+from swallowtail.gaussians.mixture_attributes import MixtureAttributes
 from swallowtail.gaussians.mixture_statistics import MixtureStatistics
 from swallowtail.gaussians.rows import check_scale, fit_weights, row_weights, rows_of, weighted_mean
 from swallowtail.progress import Bar
@@ -31,7 +31,7 @@ BLOCK = 2**21  # numbers of X in one block of an E-step: 16 MiB
 REFITS = 1
 
 
-class GivensMixture(Criteria, DensityMixin, BaseEstimator):
+class GivensMixture(MixtureAttributes, DensityMixin, BaseEstimator):
     """Σ_k w_k N(μ_k, Q_k (D_k + b·s) Q_kᵀ), fitted by EM; arguments and attributes as in GaussianMixture.
 
     The E-step is one fused quadratic form per component, O(n log n) per row. The M-step updates weights, means and
@@ -46,8 +46,8 @@ class GivensMixture(Criteria, DensityMixin, BaseEstimator):
             each other need more, and with some 30 rows per column more are better on most data: try 2n².
         rotations: "full" gives each component its own Q; "tied" gives all of them one Q, each with its own D.
         target: as in `GivensCovariance`.
-        shrinkage: "auto" chooses ridge, number of rotations, noise, and what columns may hold that mostly repeat one
-            value, on held-out rows before EM begins. It adds a background (background.py): a broad Gaussian with a
+        shrinkage: "auto" chooses ridge, number of rotations, noise, and the least variance of columns that mostly
+            repeat one value, on held-out rows before EM begins. It adds a background: a broad Gaussian with a
             share 1/(N + 1) of the density, for rows that are like no component. A number is the noise b, in units of
             the mean variance within components.
         tol: EM has settled when the mean log-density gains less.

@@ -123,7 +123,7 @@ class GivensNormal(Distribution):
         return -0.5 * (q + self.event_shape[0] * math.log(2 * math.pi)) - 0.5 * self._logdet()
 
     def rsample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008 (torch's own signature)
-        """Loc + Q D^½ z with z standard normal: differentiable. Shape (*sample_shape, *batch, n)."""
+        """Loc + Q D^½ z with z standard normal: differentiable. FactoredCovariance (*sample_shape, *batch, n)."""
         shape = self._extended_shape(torch.Size(sample_shape))
         z = torch.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
         root = self.eigenvalues.rsqrt() if self._is_precision else self.eigenvalues.sqrt()

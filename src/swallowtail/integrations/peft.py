@@ -97,12 +97,12 @@ class GivensConfig(PeftConfig):
             checks.integer("rounds", self.rounds, at_least=1)
         if self.size is not None and self.wiring == "butterfly":
             hint = "try wiring='grouped': a butterfly goes over all channels"
-            raise ArgumentError("size", "it left out for a butterfly", self.size, hint)
+            raise ArgumentError("size", "none for a butterfly", self.size, hint)
         if self.size is not None:
             checks.integer("size", self.size, at_least=2)  # blocks of one channel would train nothing
         if self.layers_pattern and self.layers_to_transform in (None, []):
             hint = "try `layers_to_transform=[0, 1]`, or leave the pattern out"
-            raise ArgumentError("layers_pattern", "it with layers_to_transform", "it alone", hint)
+            raise ArgumentError("layers_pattern", "layers_to_transform beside it", "it alone", hint)
         if isinstance(self.target_modules, list):
             self.target_modules = set(self.target_modules)
         if isinstance(self.exclude_modules, list):

@@ -250,5 +250,5 @@ def _one_wiring(n: int | None, depth: int, wiring: Wiring | None) -> Wiring:
         raise ArgumentError("wiring", "a Butterfly, Pairs or Grouped", repr(wiring), "try Butterfly(n)")
     if n is not None or depth != 1:
         name, got = ("n", n) if n is not None else ("depth", depth)
-        raise ArgumentError(name, "it left out where a wiring is given", got, "try Rotate(wiring=…)")
+        raise ArgumentError(name, f"no {name} where a wiring is given", got, "try Rotate(wiring=…)")
     return wiring

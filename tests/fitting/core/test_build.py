@@ -6,11 +6,11 @@ from scipy.linalg import block_diag
 
 from swallowtail import random_symmetric
 from swallowtail.datasets import sensor_heat_kernel
-from swallowtail.fitting.core.build import FEWEST, Plan
-from swallowtail.fitting.core.moves import POLISH, POLISH_TOLERANCE, Search
+from swallowtail.fitting.core.build import FEWEST, BuildPlan
 from swallowtail.fitting.core.objectives import Objective
 from swallowtail.fitting.core.records import Stop
-from swallowtail.fitting.core.search import search_pairs
+from swallowtail.fitting.core.search import POLISH, POLISH_TOLERANCE, Search
+from swallowtail.fitting.core.stages import search_pairs
 
 KERNELS = {
     "points": kernel_of_points(200),
@@ -101,7 +101,7 @@ def test_a_stop_at_any_time_keeps_the_best():
 
 
 def test_steps_fall_with_size():
-    plan = Plan(steps=8)
+    plan = BuildPlan(steps=8)
     assert plan.limited(100) == plan.limited(1000) == plan
     assert plan.steps > plan.limited(2500).steps > FEWEST
     assert plan.limited(10**4) == plan._replace(steps=FEWEST, starts=1)

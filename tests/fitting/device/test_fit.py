@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from swallowtail.datasets import random_symmetric
-from swallowtail.fitting.core.moves import SHORT
+from swallowtail.fitting.core.search import SHORT
 from swallowtail.fitting.device.fit import fit_on_device
 from swallowtail.fitting.methods.pairs import fit_pairs
 

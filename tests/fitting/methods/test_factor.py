@@ -7,10 +7,10 @@ import pytest
 
 from swallowtail import Rotation
 from swallowtail.fitting.core.factor import Factor
-from swallowtail.fitting.core.moves import FINISH, FINISH_TOLERANCE, Search
 from swallowtail.fitting.core.objectives import Objective
 from swallowtail.fitting.core.product import conjugate
 from swallowtail.fitting.core.records import Stop
+from swallowtail.fitting.core.search import FINISH, FINISH_TOLERANCE, Search
 from swallowtail.fitting.methods import factor as methods_factor
 from swallowtail.fitting.methods.factor import fit_factor
 

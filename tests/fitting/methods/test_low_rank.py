@@ -8,7 +8,7 @@ import pytest
 from swallowtail import datasets
 from swallowtail.fitting.methods import low_rank as module
 from swallowtail.fitting.methods.low_rank import (
-    LowRank,
+    DiagonalLowRank,
     diagonal_low_rank,
     factor_analysis,
     gaussian_loss,
@@ -137,11 +137,11 @@ def test_no_terms_leave_the_diagonal():
 
 def test_the_loss_of_a_gaussian_is_the_dense_formula():
     S = factor_model(12, 2, 1.0, 0)
-    form = LowRank(np.linspace(1.0, 2.0, 12), np.array([2.0, 0.5]), symmetric(12)[:, :2])
+    form = DiagonalLowRank(np.linspace(1.0, 2.0, 12), np.array([2.0, 0.5]), symmetric(12)[:, :2])
     B = form @ np.eye(12)
     expected = (np.linalg.slogdet(B)[1] + np.trace(np.linalg.solve(B, S))) / 12
     assert gaussian_loss(S, form) == pytest.approx(expected)
-    assert gaussian_loss(S, LowRank(0.0, form.w, form.V)) == np.inf
+    assert gaussian_loss(S, DiagonalLowRank(0.0, form.w, form.V)) == np.inf
 
 
 def test_likely_forms():
@@ -151,4 +151,4 @@ def test_likely_forms():
     assert gaussian_loss(S, factors) == pytest.approx(exact, abs=1e-6)
     assert gaussian_loss(S, factors) < gaussian_loss(S, pca)
     for other in (0.8, 1.25):  # c is the most likely one
-        assert gaussian_loss(S, LowRank(pca.d * other, pca.w, pca.V)) > gaussian_loss(S, pca)
+        assert gaussian_loss(S, DiagonalLowRank(pca.d * other, pca.w, pca.V)) > gaussian_loss(S, pca)

@@ -11,14 +11,16 @@ from swallowtail.kernels.gpu import backend as gpu
 from swallowtail.wiring import Wiring
 
 
-def problem(wiring: Wiring, batch: int, m: int, dtype: torch.dtype = torch.float64):
+def problem(
+    wiring: Wiring, batch: int, m: int, dtype: torch.dtype = torch.float64, device: torch.device = DEVICE
+):
     """Angles, eigenvalues, vectors and gradients; the first two in the dtype of the arithmetic."""
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     generator = torch.Generator().manual_seed(wiring.n)
     angles = (torch.rand(batch, wiring.n_rotations, generator=generator, dtype=torch.float64) * 2 - 1) * np.pi
     d = torch.randn(batch, wiring.n, generator=generator, dtype=torch.float64)
     x, grad = torch.randn(2, batch, m, wiring.n, generator=generator, dtype=torch.float64)
-    return angles.to(DEVICE, wide), d.to(DEVICE, wide), x.to(DEVICE, dtype), grad.to(DEVICE, dtype)
+    return angles.to(device, wide), d.to(device, wide), x.to(device, dtype), grad.to(device, dtype)
 
 
 def assert_close(actual: torch.Tensor, expected: torch.Tensor, bound: float, what: str) -> None:
@@ -27,9 +29,17 @@ def assert_close(actual: torch.Tensor, expected: torch.Tensor, bound: float, wha
     assert error <= bound, f"{what}: relative error {error:.2e}, expected at most {bound:.2e}"
 
 
-def check(wiring: Wiring, batch: int, m: int, dtype: torch.dtype, bound: float, prepared: bool) -> None:
+def check(
+    wiring: Wiring,
+    batch: int,
+    m: int,
+    dtype: torch.dtype,
+    bound: float,
+    prepared: bool,
+    device: torch.device = DEVICE,
+) -> None:
     """Every function against the reference in float64 on the same numbers; ``prepared`` butterflies are fast."""
-    angles, d, x, grad = problem(wiring, batch, m, dtype)
+    angles, d, x, grad = problem(wiring, batch, m, dtype, device)
     tables = gpu.prepare(wiring, angles, d) if prepared else None
     exact_angles, exact_d, exact_x = (t.double() for t in (angles, d, x))
     for transpose in (False, True):

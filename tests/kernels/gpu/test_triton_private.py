@@ -164,8 +164,8 @@ sys.exit(pytest.main(sys.argv[2:]))
 @pytest.mark.extras
 @only_without_kernels
 @pytest.mark.parametrize("version", ["3.7.0", "3.7.1"])
-def test_kernels_compile_with_the_triton_that_other_versions_of_pytorch_bring(version, tmp_path):
-    """PyTorch 2.11 comes with Triton 3.6, which the other tests use; 2.13 with 3.7.1."""
+def test_kernels_with_the_triton_that_other_versions_of_pytorch_bring(version, tmp_path):
+    """They compile, and the emulated H200 runs them. PyTorch 2.11 comes with Triton 3.6, as tested; 2.13 with 3.7.1."""
     environment = {name: value for name, value in os.environ.items() if name != "PIP_CONSTRAINT"}
     command = [
         sys.executable,
@@ -185,6 +185,7 @@ def test_kernels_compile_with_the_triton_that_other_versions_of_pytorch_bring(ve
     folder = Path(__file__).parent
     files = [
         folder / "test_triton_private.py",
+        folder / "test_emulated.py",
         folder / "gluon",
         folder.parents[1] / "optim" / "adam" / "gpu",
     ]

@@ -6,7 +6,7 @@ import numpy as np
 
 from swallowtail.fitting.core.objectives import EXACT, Smooth
 from swallowtail.fitting.core.product import ROTATION, rotate_rows, tile
-from swallowtail.fitting.core.searched import Report, inserted, place
+from swallowtail.fitting.core.searchable import Report, inserted, place
 from swallowtail.fitting.core.trace import grow_aligned, trace_parts
 
 

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from swallowtail.fitting.core.moves import POLISH, POLISH_TOLERANCE, Search, State
 from swallowtail.fitting.core.objectives import WORK_BETWEEN_REPORTS
-from swallowtail.fitting.core.searched import FEW, inserted
+from swallowtail.fitting.core.search import POLISH, POLISH_TOLERANCE, Search, State
+from swallowtail.fitting.core.searchable import FEW, inserted
 
 FEWEST, WORK = 2, 3e11  # steps, and what all of them may cost: 4n³ multiply-adds each
 TRIAL = 2  # a start takes a step in so many before the best is chosen; with 4 MNIST ended 7 % worse
@@ -26,7 +26,7 @@ GAIN = 1e-3  # of the objective: with less per step a quality that was asked for
 THRESHOLD = 0.1  # of the largest weight; 0.03 and 0.3 end within 1 % of it
 
 
-class Plan(NamedTuple):
+class BuildPlan(NamedTuple):
     """How much a building may take."""
 
     steps: int = 8  # of additions; 4 leave 2 to 25 % more error at n ≈ 2000. 0: grow greedily
@@ -37,16 +37,16 @@ class Plan(NamedTuple):
         """The start's, of all rotations: 0.3 with 8 steps. With 2 steps 0.6 leaves 2 to 8 % less error."""
         return 0.3 * (8 / max(self.steps, 1)) ** 0.5
 
-    def limited(self, n: int, work: float = WORK) -> Plan:
+    def limited(self, n: int, work: float = WORK) -> BuildPlan:
         """The same with as many steps as n coordinates are worth on a CPU, or for other ``work``."""
         return self.of(min(self.steps, max(FEWEST, int(work / (4.0 * n**3)))))
 
-    def of(self, steps: int) -> Plan:
+    def of(self, steps: int) -> BuildPlan:
         """The same with so many steps, and one start where these are few."""
         return self._replace(steps=steps, starts=1 if steps <= FEWEST else self.starts)
 
 
-def build(search: Search, goal: float, plan: Plan, resume: State | None) -> None:
+def build(search: Search, goal: float, plan: BuildPlan, resume: State | None) -> None:
     """Rotations up to the budget of a search, or to ``goal``.
 
     Args:

@@ -24,13 +24,13 @@ from swallowtail.fitting.core.product import (
     tile,
 )
 from swallowtail.fitting.core.removal import removal_losses
-from swallowtail.fitting.core.searched import Diagonalised, Report, Searched
+from swallowtail.fitting.core.searchable import Diagonalised, Report, Searchable
 
 WORK_BETWEEN_REPORTS = 5e7  # multiply-adds, about 10 ms: how long an interruption may wait
 EXACT = 1e-15  # a squared relative error that is rounding
 
 
-class Smooth(Searched):
+class Smooth(Searchable):
     """One whose gradient the compiled functions of this folder find. Abstract: `Objective`, `Alignment`."""
 
     tiles: np.ndarray  # `tile` of the matrix
@@ -53,7 +53,7 @@ class Smooth(Searched):
         report: Callable[[np.ndarray, float], None] | None = None,
         scaled: bool = True,
     ) -> tuple[np.ndarray, float]:
-        """As `Searched.polish`.
+        """As `Searchable.polish`.
 
         Args:
             scaled: scale the steps by the curvature of each angle. That takes a third of the iterations to the nearest

@@ -1,115 +1,182 @@
-"""The search for pairs on any objective: build, polish, cycle, shrink, finish, with a state at every boundary.
-
-1. Build: a start, then additions in front and behind, polished (`core.build`).
-2. Polish. L-BFGS on all angles together.
-3. Trial, where there are many cycles: other buildings, each with some of the cycles, and the best goes on. How good a
-   building is shows only after cycles.
-4. Cycle. Take out the rotations that matter least (the exact loss of each is known), polish, put as many
-   elsewhere, anywhere in Q, polish; or grow first and prune after. Small losses are accepted early on, as in
-   annealing.
-5. Shrink, where a quality was asked for: take out what it can be kept without.
-"""
+"""The best product found so far, and the moves that improve it: grow, polish, cycle, shrink."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from swallowtail.fitting.core.build import Plan, build, grow_few
-from swallowtail.fitting.core.moves import (
-    FINISH,
-    FINISH_TOLERANCE,
-    POLISH,
-    POLISH_TOLERANCE,
-    SHORT,
-    Search,
-    State,
-)
-from swallowtail.fitting.core.records import Callback, Stop
-from swallowtail.fitting.core.searched import Searched
+from swallowtail.fitting.core.objectives import WORK_BETWEEN_REPORTS
+from swallowtail.fitting.core.records import Callback
+from swallowtail.fitting.core.searchable import Searchable
 
-STAGES = ("build", "polish", "trial", "cycle", "shrink", "finish")
-MANY = 40  # cycles are worth trials; with 13 or 23 they gain 2 % of the error and take a tenth more time
-SHARE, MOST = 0.15, 160  # of the cycles for each trial, and how many: a trial has no states to go on from
+THRESHOLD = 0.1  # of the largest weight; 0.2 ends within 0.2° of it at n = 64
+THRESHOLDS = (0.05, 0.1, 0.2, 0.5, 1.0)  # cycles vary it: another threshold, other pairs
+SHARES = (4, 8, 16, 32)  # a cycle replaces K / share rotations
+POLISH, FINISH = 7, 35  # L-BFGS iterations inside a cycle, and at the end
+POLISH_TOLERANCE, FINISH_TOLERANCE = 1e-5, 1e-7
+SHORT = 20  # cycles of a search that is too short for heat
+HEAT = 0.03  # a cycle may be this much worse, relatively, at first; falls linearly to nothing
+FINISH_WORK = 2.5e9  # multiply-adds a polish may take from n ≈ 1000 on
+
+State = dict[str, Any]  # arrays, numbers, strings, and lists and dicts of the latter two
 
 
-def search_pairs(
-    objective: Searched,
-    n_rotations: int,
-    *,
-    cycles: int,
-    finish: int = FINISH,
-    goal: float = -np.inf,
-    seed: int = 0,
-    callback: Callback | None = None,
-    save: Callable[[State], None] | None = None,
-    resume: State | None = None,
-    early: int = 0,
-    polish: int = POLISH,
-    plan: Plan | None = None,
-    others: tuple[Plan, ...] = (),
-) -> Search:
-    """Build, polish and cycle on any objective.
+class Search:
+    """The best product found so far, and the moves that improve it."""
 
-    Args:
-        objective: what to minimise.
-        n_rotations, cycles, finish, seed, callback: as in `methods.pairs.fit_pairs`.
-        goal: stop at this value, then take out the rotations it can be kept without.
-        save: called with the state of the search at every boundary of a stage or a cycle. Its arrays are in
-            use: write or copy them before returning.
-        resume: such a state, of a search with the same arguments; the result is the one the undisturbed
-            search gives, to the bit.
-        early: so many cycles of a short search take out first, and put in before all others.
-        polish: L-BFGS iterations in every step and cycle.
-        plan: of `core.build`; by default what it finds worth while.
-        others: plans to try as well, if there are cycles for it and no ``goal``.
+    def __init__(
+        self,
+        objective: Searchable,
+        n_rotations: int,
+        callback: Callback | None,
+        save: Callable[[State], None] | None,
+        iterations: int = POLISH,
+    ) -> None:
+        self.objective, self.budget, self._callback, self._save = objective, n_rotations, callback, save
+        self._iterations = iterations  # of L-BFGS, in every step and cycle
+        self.pairs, self.angles = np.zeros((0, 2), np.int64), np.zeros(0)
+        self.value = objective.of_residual(objective.residual(self.pairs, self.angles))
+        self.history = [("start", 0, self.value)]
 
-    Returns:
-        The search, whose ``pairs`` (K, 2), ``angles`` (K,), ``value`` and ``history`` are the best found.
-    """
-    search = Search(objective, n_rotations, callback, save, polish)
-    stage = 0 if resume is None else STAGES.index(search.restore(resume))
-    at_cycle = resume if stage == STAGES.index("cycle") else None
-    try:
-        if stage <= STAGES.index("build"):
-            within = plan or Plan().limited(objective.n)
-            build(search, max(goal, objective.rounding), within, resume)
-            grow_few(search, max(goal, objective.rounding))
-        if stage <= STAGES.index("polish") and cycles:  # without cycles the finish follows at once
-            search.mark("polish")
-            search.polish(polish * (2 if early and cycles < SHORT else 3), POLISH_TOLERANCE)
-        if others and cycles >= MANY and goal == -np.inf:
-            share = min(MOST, round(SHARE * cycles))
-            cycles -= (1 + len(others)) * share
-            if stage <= STAGES.index("trial"):
-                first = int(resume["index"]) if resume and stage == STAGES.index("trial") else 0
-                _try(search, others, share, seed, early, first)
-        if stage <= STAGES.index("cycle") and search.value > goal:
-            search.cycle(cycles, seed, max(goal, objective.rounding), at_cycle, early)
-        if stage <= STAGES.index("shrink") and search.value <= goal:
-            search.shrink(goal)
-        search.mark("finish")
-        if finish:
-            search.polish(finish, FINISH_TOLERANCE)
-    except (Stop, KeyboardInterrupt):
-        pass
-    return search
+    def mark(self, stage: str, **more: Any) -> None:
+        """Hand the state to ``save``."""
+        if self._save is not None:
+            best = {"pairs": self.pairs, "angles": self.angles, "value": self.value, "history": self.history}
+            self._save({"stage": stage, **best, **more})
 
+    def restore(self, state: State) -> str:
+        """Take the best product from a state; returns its stage."""
+        self.pairs, self.angles, self.value = state["pairs"], state["angles"], float(state["value"])
+        self.history = [(str(stage), int(k), float(value)) for stage, k, value in state["history"]]
+        return str(state["stage"])
 
-def _try(search: Search, others: tuple[Plan, ...], cycles: int, seed: int, early: int, first: int) -> None:
-    """Cycles for what was built and for other buildings; the best goes on."""
-    rounding = search.objective.rounding
-    for index in range(first, 1 + len(others)):
-        search.mark("trial", index=index)
-        trial = search.another()
-        try:
-            if index:
-                build(trial, rounding, others[index - 1], None)
-                trial.polish(3 * POLISH, POLISH_TOLERANCE)
+    def another(self, budget: int | None = None) -> Search:
+        """A search of its own on the same objective. It saves nothing, and reports this search's best."""
+        budget = self.budget if budget is None else budget
+        return Search(self.objective, budget, lambda *_: self.report("trial"), None, self._iterations)
+
+    def take(self, other: Search, stage: str) -> None:
+        """The other's best product instead of this search's own."""
+        self.pairs, self.angles, self.value = other.pairs, other.angles, other.value
+        self.history.append((stage, len(self.angles), self.value))
+
+    def grow(self, goal: float) -> None:
+        """Greedy growth up to the budget or ``goal``, in pieces that can be interrupted."""
+        # Whole layers: a layer cut short changes those that follow, and at n = 4096 that cost a kernel 2°.
+        piece = max(1, int(WORK_BETWEEN_REPORTS / (40.0 * self.objective.n)))
+        if goal > self.objective.rounding:  # a quality was asked for: do not grow far beyond it
+            piece = max(1, min(piece, self.budget // 16))
+        A = self.objective.residual(self.pairs, self.angles)
+        while len(self.angles) < self.budget and self.value > goal:
+            most = self.budget - len(self.angles)
+            pairs, angles = self.objective.grow(A, most, THRESHOLD, min(piece, most))
+            if len(angles) == 0:
+                break
+            pairs, angles = np.concatenate([self.pairs, pairs]), np.concatenate([self.angles, angles])
+            self.keep("grow", pairs, angles, self.objective.of_residual(A))
+
+    def polish(self, iterations: int, tolerance: float) -> None:
+        """L-BFGS on the best product."""
+        pairs = self.pairs
+        affordable = FINISH_WORK / (14.0 * self.objective.n * max(len(pairs), 1))
+        iterations = min(iterations, max(12, int(affordable)))
+        angles, value = self.objective.polish(
+            pairs, self.angles, iterations, tolerance, lambda x, f: self.keep("polish", pairs, x, f)
+        )
+        self.keep("polish", pairs, angles, value)
+
+    def cycle(self, cycles: int, seed: int, goal: float, state: State | None, early: int = 0) -> None:
+        """Prune and regrow, ``cycles`` times over or until ``goal`` is reached."""
+        generator = np.random.default_rng(seed)
+        pairs, angles, value, first = self.pairs, self.angles, self.value, 0
+        if state is not None:
+            generator.bit_generator.state = state["generator"]
+            pairs, angles = state["current_pairs"], state["current_angles"]
+            value, first = float(state["current_value"]), int(state["index"])
+        # A short search has no time to come back from a worse place, nor for small moves.
+        heat, shares, early = (HEAT, SHARES, 0) if cycles >= SHORT else (0.0, SHARES[:2], early)
+        for index in range(first, cycles):
+            self.mark(
+                "cycle",
+                index=index,
+                generator=generator.bit_generator.state,
+                current_pairs=pairs,
+                current_angles=angles,
+                current_value=value,
+            )
+            if self.value <= goal or not len(angles):
+                break
+            self.report("cycle")  # time may be up: the step that follows is long
+            count = max(1, self.budget // int(generator.choice(shares)))
+            threshold, grow_first = float(generator.choice(THRESHOLDS)), bool(generator.integers(2))
+            if index < early:
+                count = max(1, self.budget // shares[index % len(shares)])
+                threshold, grow_first = THRESHOLDS[index % len(THRESHOLDS)], False
+            new_pairs, new_angles, new_value = self._replace(
+                pairs, angles, count, threshold, grow_first, generator if index >= early else None
+            )
+            if new_value < value + heat * (1.0 - index / cycles) * abs(value):
+                pairs, angles, value = new_pairs, new_angles, new_value
+                self.keep("cycle", pairs, angles, value)
+
+    def shrink(self, goal: float) -> None:
+        """Take out rotations as long as the objective stays below ``goal``."""
+        while len(self.angles) and self.value <= goal:
+            self.mark("shrink")
+            losses = np.sort(self.objective.removal_losses(self.pairs, self.angles))
+            count = int(np.searchsorted(np.cumsum(np.maximum(losses, 0.0)), goal - self.value))
+            if count == 0:
+                return
+            pairs, angles = self._prune(self.pairs, self.angles, len(self.angles) - count)
+            angles, value = self.objective.polish(
+                pairs, angles, 2 * POLISH, POLISH_TOLERANCE, lambda *_: self.report("shrink")
+            )
+            if value > goal:
+                return
+            self.pairs, self.angles, self.value = pairs, angles, value
+            self.history.append(("shrink", len(angles), value))
+
+    def _replace(
+        self,
+        pairs: np.ndarray,
+        angles: np.ndarray,
+        count: int,
+        threshold: float,
+        grow_first: bool,
+        generator: np.random.Generator | None,
+    ) -> tuple[np.ndarray, np.ndarray, float]:
+        """``count`` rotations out and as many in, polished after each."""
+        value = np.inf
+        for grow in (grow_first, not grow_first):
+            if grow:
+                pairs, angles = self.objective.regrow(pairs, angles, count, threshold, generator)
             else:
-                trial.pairs, trial.angles, trial.value = search.pairs, search.angles, search.value
-            trial.cycle(cycles, seed + index, rounding, None, early)
-        finally:
-            if trial.value < search.value:
-                search.take(trial, "trial")
+                pairs, angles = self._prune(pairs, angles, self.budget - (0 if grow_first else count))
+            angles, value = self.polished(pairs, angles, "cycle")
+        return pairs, angles, value
+
+    def polished(self, pairs: np.ndarray, angles: np.ndarray, stage: str) -> tuple[np.ndarray, float]:
+        """A product after a few iterations on all of its angles, and its objective."""
+        return self.objective.polish(
+            pairs, angles, self._iterations, POLISH_TOLERANCE, lambda *_: self.report(stage)
+        )
+
+    def _prune(self, pairs: np.ndarray, angles: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Keep the ``count`` rotations whose removal would cost most."""
+        order = np.argsort(-self.objective.removal_losses(pairs, angles), kind="stable")
+        kept = np.sort(order[: max(count, 0)])
+        return np.ascontiguousarray(pairs[kept]), angles[kept]
+
+    def keep(self, stage: str, pairs: np.ndarray, angles: np.ndarray, value: float) -> None:
+        """Remember a product if it is the best yet and within the budget; tell the callback."""
+        if value < self.value and len(angles) <= self.budget:
+            self.pairs, self.angles, self.value = pairs, angles, value
+            self.history.append((stage, len(angles), value))
+        self.report(stage)
+
+    def report(self, stage: str) -> None:
+        """Tell the callback, which may raise to interrupt."""
+        if self._callback is not None:
+            self._callback(stage, len(self.angles), self.value)

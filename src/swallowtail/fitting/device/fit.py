@@ -10,7 +10,7 @@ from torch import Tensor
 from swallowtail.fitting.core.build import WORK
 from swallowtail.fitting.core.product import layered
 from swallowtail.fitting.core.records import Callback, DenseFit
-from swallowtail.fitting.core.search import search_pairs
+from swallowtail.fitting.core.stages import search_pairs
 from swallowtail.fitting.device.confined import DeviceConfined
 from swallowtail.fitting.device.objective import DeviceObjective
 from swallowtail.fitting.device.walks import Steps, rotate

@@ -14,7 +14,7 @@ from swallowtail.fitting.core.groups import Groups
 from swallowtail.fitting.core.matching import least_weight, sampled
 from swallowtail.fitting.core.objectives import Objective
 from swallowtail.fitting.core.product import MATRIX, power_of_two
-from swallowtail.fitting.core.searched import Diagonalised, Report
+from swallowtail.fitting.core.searchable import Diagonalised, Report
 from swallowtail.fitting.device.growth import Residual, grow_layers, grow_matching
 from swallowtail.fitting.device.newton import newton_layers
 from swallowtail.fitting.device.polish import Evaluate, lbfgs

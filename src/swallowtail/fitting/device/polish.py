@@ -69,7 +69,7 @@ def lbfgs(
         evaluate: the objective and its gradient.
         x, f, g: angles, objective and gradient at the start.
         scale: as in `core.lbfgs.lbfgs`.
-        max_iterations, tolerance, report: as in `core.objectives.Searched.polish`.
+        max_iterations, tolerance, report: as in `core.searchable.Searchable.polish`.
 
     Returns:
         The angles and their objective, never worse than the start.

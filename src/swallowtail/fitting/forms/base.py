@@ -11,7 +11,7 @@ import numpy as np
 from swallowtail.fitting.budget import Prices
 from swallowtail.fitting.checkpoint import Checkpoint
 from swallowtail.fitting.inputs import Problem
-from swallowtail.fitting.methods.hybrid import Plan
+from swallowtail.fitting.methods.hybrid import HybridPlan
 from swallowtail.fitting.quality import Fitted
 from swallowtail.fitting.request import CHOSEN, Request
 from swallowtail.fitting.result import Candidate, Quality
@@ -28,7 +28,7 @@ class Family(NamedTuple):
 
     unit: str
     amount: float
-    plan: Plan
+    plan: HybridPlan
     butterfly: int  # the depth of the butterfly that it pays for, without rank-one terms; 0: none
 
 

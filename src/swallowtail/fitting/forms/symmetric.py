@@ -16,7 +16,7 @@ from swallowtail.fitting.forms.base import Forms, Job
 from swallowtail.fitting.functions import SpectralFunction
 from swallowtail.fitting.methods.butterfly import fit_butterfly
 from swallowtail.fitting.methods.grouped import fit_grouped
-from swallowtail.fitting.methods.hybrid import HybridFit, Plan, fit_hybrid
+from swallowtail.fitting.methods.hybrid import HybridFit, HybridPlan, fit_hybrid
 from swallowtail.fitting.methods.low_rank import factor_analysis, gaussian_loss, probabilistic_pca
 from swallowtail.fitting.methods.pairs import fit_pairs
 from swallowtail.fitting.methods.recovery import recover_symmetric
@@ -99,7 +99,7 @@ class SymmetricForms(Forms):
         request, family = self.request, self.job.family
         if self.target == "likelihood":
             return self.best([self.pairs(), *self._likely()])
-        plan = Plan.of_equal_work(self.n, self.job.budget) if family is None else family.plan
+        plan = HybridPlan.of_equal_work(self.n, self.job.budget) if family is None else family.plan
         fits = fit_hybrid(
             self.matrix, plan, seed=request.seed, callback=self.job.watch.callback, **request.options
         )
@@ -157,7 +157,7 @@ class SymmetricForms(Forms):
         request, saved = self.request, self.job.saved
         for option in request.options:
             if option not in OPTIONS["symmetric"][name]:
-                expected = "it only where rank-one terms or products are fitted"
+                expected = "a fit with rank-one terms or from products for this option"
                 raise ArgumentError(option, expected, f"a fit on chosen {name}", "leave it out")
 
         def once(error: float | None, **state: Any) -> Candidate:

@@ -17,12 +17,12 @@ import numpy as np
 
 from swallowtail.fitting.core.confined import cluster, grow_clusters, grow_round
 from swallowtail.fitting.core.groups import Groups, apart, joined, meeting, round_starts
-from swallowtail.fitting.core.moves import State
 from swallowtail.fitting.core.objectives import Objective
 from swallowtail.fitting.core.product import MATRIX, layered
 from swallowtail.fitting.core.records import Callback, DenseFit
-from swallowtail.fitting.core.search import search_pairs
-from swallowtail.fitting.core.searched import Diagonalised, Report
+from swallowtail.fitting.core.search import State
+from swallowtail.fitting.core.searchable import Diagonalised, Report
+from swallowtail.fitting.core.stages import search_pairs
 from swallowtail.fitting.methods.pairs import EFFORTS, default_cycles
 from swallowtail.wiring import Grouped
 

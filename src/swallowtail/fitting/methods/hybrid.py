@@ -1,8 +1,8 @@
 """The family that holds its rivals: H ≈ Q D Qᵀ + U diag(w) Uᵀ, from no rotations at all to no terms at all.
 
 A rank-one term is bought with rotations: it costs 2n multiply-adds in a product, as much as n/2 rotations, and n + 1
-floats. Terms pay where a few strong directions stand out that no short product of rotations can reach. A `Plan` says
-what a budget buys. Its members are fitted here:
+floats. Terms pay where a few strong directions stand out that no short product of rotations can reach. A `HybridPlan`
+says what a budget buys. Its members are fitted here:
 
 - c·I + low rank and a diagonal + low rank, without rotations (`methods.low_rank`);
 - rotations and r terms, for several r: rotations on H less the terms, then the best terms for what the rotations
@@ -21,11 +21,11 @@ import scipy
 from swallowtail import checks
 from swallowtail.errors import ArgumentError
 from swallowtail.fitting.core.build import FEWEST
-from swallowtail.fitting.core.moves import FINISH
 from swallowtail.fitting.core.objectives import EXACT
 from swallowtail.fitting.core.product import conjugate, power_of_two
 from swallowtail.fitting.core.records import Callback, DenseFit, History, Listener, Stop
-from swallowtail.fitting.methods.low_rank import LowRank, cut, diagonal_low_rank
+from swallowtail.fitting.core.search import FINISH
+from swallowtail.fitting.methods.low_rank import DiagonalLowRank, cut, diagonal_low_rank
 from swallowtail.fitting.methods.pairs import default_cycles, fit_pairs
 from swallowtail.wiring import Pairs
 
@@ -38,14 +38,14 @@ CLOSE = 1.08  # an error this much above the least expected still gets long turn
 ROUNDS, SHARE = (3, 2), 4  # long turns; all but the last take a SHARE-th of the default cycles
 
 
-class Plan(NamedTuple):
+class HybridPlan(NamedTuple):
     """What a budget buys."""
 
     multiple: int  # the most terms beside c·I
     rotations: tuple[int, ...]  # at index r: the most rotations beside a diagonal and r terms
 
     @classmethod
-    def of_equal_work(cls, n: int, n_rotations: int) -> Plan:
+    def of_equal_work(cls, n: int, n_rotations: int) -> HybridPlan:
         """The multiply-adds of so many rotations; a term costs n/2 of them."""
         price = max(1, -(-n // 2))
         most = min(n, n_rotations // price)
@@ -66,7 +66,7 @@ class HybridFit(NamedTuple):
     history: History  # (stage, rotations, squared relative error), best so far
 
     @classmethod
-    def without_rotations(cls, form: LowRank, history: History) -> HybridFit:
+    def without_rotations(cls, form: DiagonalLowRank, history: History) -> HybridFit:
         """diag(d) + U diag(w) Uᵀ."""
         empty = DenseFit(Pairs(len(form.V), []), np.zeros(0), form.diagonal, history)
         return cls(empty, np.ascontiguousarray(form.V), form.w, history)
@@ -79,7 +79,7 @@ class HybridFit(NamedTuple):
 
 def fit_hybrid(
     H: np.ndarray,
-    plan: Plan,
+    plan: HybridPlan,
     rank: int | None = None,
     *,
     seed: int = 0,
@@ -97,7 +97,7 @@ def fit_hybrid(
     Returns:
         The members worth comparing, the one of least error first.
 
-    >>> best, *others = fit_hybrid(np.eye(4) + np.ones((4, 4)), Plan(1, (2, 0)), rank=1)
+    >>> best, *others = fit_hybrid(np.eye(4) + np.ones((4, 4)), HybridPlan(1, (2, 0)), rank=1)
     >>> best.weights.round(6).tolist(), len(best.rotations.angles)
     ([4.0], 0)
     """
@@ -126,7 +126,7 @@ def scouted_ranks(n: int, most: int) -> list[int]:
     return ranks
 
 
-def _worth_long_turns(turns: _Turns, plan: Plan) -> list[int]:
+def _worth_long_turns(turns: _Turns, plan: HybridPlan) -> list[int]:
     """The best two ranks by what scouts reach and cycles should add; the second only if it is close."""
     expected: dict[int, float] = {}
     for r in scouted_ranks(len(turns.H), len(plan.rotations) - 1):
@@ -150,7 +150,7 @@ class _Turns:
         self.found: dict[str, HybridFit] = {}
         self._values, self._vectors = np.linalg.eigh(H)
 
-    def without_rotations(self, plan: Plan) -> None:
+    def without_rotations(self, plan: HybridPlan) -> None:
         """c·I + low rank, and a diagonal + low rank."""
         by_rank = lambda r: cut(self._values, self._vectors, r)
         self._keep_form("c·I", by_rank, plan.multiple)
@@ -159,7 +159,7 @@ class _Turns:
             fit = lambda r: diagonal_low_rank(self.H, r, by_rank(r), pulse=pulse)
             self._keep_form("diagonal", fit, len(plan.rotations) - 1)
 
-    def _keep_form(self, name: str, fit: Callable[[int], LowRank], most: int) -> None:
+    def _keep_form(self, name: str, fit: Callable[[int], DiagonalLowRank], most: int) -> None:
         """Keep the form with the most terms or, where fewer are exact as well, with the fewest that are."""
         form, low = fit(most), 0
         while low < most and self._left(form) < EXACT:
@@ -171,7 +171,7 @@ class _Turns:
                 low = middle + 1
         self._keep(name, HybridFit.without_rotations(form, [(name, 0, self._left(form))]))
 
-    def _left(self, form: LowRank) -> float:
+    def _left(self, form: DiagonalLowRank) -> float:
         return self._value(self.H - (form.V * form.w) @ form.V.T - np.diag(form.diagonal))
 
     def scout(self, n_rotations: int, rank: int) -> float:

@@ -29,7 +29,7 @@ FLOOR = 1e-12  # of a variance, relative to the largest
 FLOOR_FACTORS = 1e-8  # the same, of a diagonal beside factors
 
 
-class LowRank:
+class DiagonalLowRank:
     """diag(d) + U diag(w) Vᵀ with r columns; d is one number or n of them, U is V unless it is given."""
 
     def __init__(
@@ -48,7 +48,7 @@ class LowRank:
         return d * X + self.U @ (self.w[:, None] * (self.V.T @ X))
 
 
-def low_rank(H: np.ndarray, ranks: list[int]) -> dict[int, LowRank]:
+def low_rank(H: np.ndarray, ranks: list[int]) -> dict[int, DiagonalLowRank]:
     """The best c·I + rank r in Frobenius norm for each r: it takes away the extreme eigenvalues of H.
 
     Of the sorted eigenvalues the r taken away are some of the lowest and some of the highest, so that what
@@ -69,11 +69,11 @@ def low_rank(H: np.ndarray, ranks: list[int]) -> dict[int, LowRank]:
         top = order[:r]
         kept = w[top] + c
         mean = (trace - float(kept.sum())) / max(1, n - r)
-        result[r] = LowRank(mean, kept - mean, V[:, top])
+        result[r] = DiagonalLowRank(mean, kept - mean, V[:, top])
     return result
 
 
-def cut(values: np.ndarray, vectors: np.ndarray, r: int) -> LowRank:
+def cut(values: np.ndarray, vectors: np.ndarray, r: int) -> DiagonalLowRank:
     """The best c·I + rank r, from the eigendecomposition with rising values."""
     n = len(values)
     r = min(r, n)
@@ -89,18 +89,18 @@ def cut(values: np.ndarray, vectors: np.ndarray, r: int) -> LowRank:
     last = n - (r - first)
     c = float((sums[last] - sums[first]) / count)
     taken = np.concatenate([np.arange(first), np.arange(last, n)])
-    return LowRank(c * scale, (values[taken] - c) * scale, vectors[:, taken])
+    return DiagonalLowRank(c * scale, (values[taken] - c) * scale, vectors[:, taken])
 
 
 def diagonal_low_rank(
     H: np.ndarray,
     rank: int,
-    start: LowRank | None = None,
+    start: DiagonalLowRank | None = None,
     work: float = WORK,
     pulse: Callable[[], None] | None = None,
     settled: float = SETTLED,
     most: int = TURNS,
-) -> LowRank:
+) -> DiagonalLowRank:
     """A diagonal + rank r, the best in Frobenius norm that turns reach from the best c·I + rank r, or a second start.
 
     Args:
@@ -114,7 +114,7 @@ def diagonal_low_rank(
     """
     n, rank = len(H), min(rank, len(H))
     if rank == 0:
-        return LowRank(np.diagonal(H).copy(), np.zeros(0), np.zeros((n, 0)))
+        return DiagonalLowRank(np.diagonal(H).copy(), np.zeros(0), np.zeros((n, 0)))
     largest = float(np.abs(H).max(initial=0.0)) or 1.0
     A = H / largest
     start = low_rank(H, [rank])[rank] if start is None else start
@@ -131,7 +131,7 @@ def diagonal_low_rank(
             again.run(most, settled, pulse)
             best = again
     d, w, V = best.best
-    return LowRank(d * largest, w * largest, V)
+    return DiagonalLowRank(d * largest, w * largest, V)
 
 
 def _cut_off(A: np.ndarray, d: np.ndarray, r: int) -> tuple[np.ndarray, np.ndarray]:
@@ -206,7 +206,7 @@ def _mixed(seen: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
     return np.asarray(images[:, -1] - np.diff(images, axis=1) @ by)
 
 
-def probabilistic_pca(S: np.ndarray, ranks: list[int]) -> dict[int, LowRank]:
+def probabilistic_pca(S: np.ndarray, ranks: list[int]) -> dict[int, DiagonalLowRank]:
     """The most likely c·I + rank r, w > 0, for Gaussian data with sample covariance S."""
     values, vectors = np.linalg.eigh(S)
     result = {}
@@ -214,11 +214,11 @@ def probabilistic_pca(S: np.ndarray, ranks: list[int]) -> dict[int, LowRank]:
         r = min(r, len(S))
         c = max(float(values[: len(S) - r].mean()) if r < len(S) else 0.0, FLOOR * float(values[-1]))
         top = slice(len(S) - r, None)
-        result[r] = LowRank(c, np.maximum(values[top] - c, 0.0), vectors[:, top])
+        result[r] = DiagonalLowRank(c, np.maximum(values[top] - c, 0.0), vectors[:, top])
     return result
 
 
-def factor_analysis(S: np.ndarray, rank: int) -> LowRank:
+def factor_analysis(S: np.ndarray, rank: int) -> DiagonalLowRank:
     """The most likely diagonal + rank r, w > 0, for Gaussian data with sample covariance S, as far as L-BFGS finds it.
 
     For a diagonal Ψ the best low rank is known: with θ, u the eigenvalues and vectors of Ψ^−½ S Ψ^−½, the largest r are
@@ -251,14 +251,14 @@ def factor_analysis(S: np.ndarray, rank: int) -> LowRank:
         root = np.exp(0.5 * found.x)
         theta, u = np.linalg.eigh(S / root[:, None] / root)
         kept = slice(n - rank, None)
-        form = LowRank(root**2, np.maximum(theta[kept] - 1.0, 0.0), root[:, None] * u[:, kept])
+        form = DiagonalLowRank(root**2, np.maximum(theta[kept] - 1.0, 0.0), root[:, None] * u[:, kept])
         value = gaussian_loss(S, form)
         if value < best_loss:
             best, best_loss = form, value
     return best
 
 
-def gaussian_loss(S: np.ndarray, B: LowRank) -> float:
+def gaussian_loss(S: np.ndarray, B: DiagonalLowRank) -> float:
     """(log det B + tr B⁻¹S) / n, by Woodbury's formula: twice the loss in nats per dimension, up to a constant."""
     n, d = len(S), B.diagonal
     if d.min(initial=np.inf) <= 0 or (len(B.w) and B.w.min() < 0):

@@ -3,7 +3,7 @@
 Which coordinates meet matters more than any optimiser. At n = 64 with 192 rotations, choosing them from the
 data brings the butterfly's 33°, 35°, 17° (5, 32, 64 large eigenvalues) down to 12°, 23°, 12°. The same holds for
 rotations: a butterfly ends at 67° from a Haar R whatever the optimiser, pairs chosen from R at 49°.
-`core.search` has the steps; here is how much work each kind of matrix gets.
+`core.stages` has the steps; here is how much work each kind of matrix gets.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 
 from swallowtail.fitting.core.alignment import Alignment
 from swallowtail.fitting.core.build import WORK as BUILDING
-from swallowtail.fitting.core.build import Plan
-from swallowtail.fitting.core.moves import FINISH, POLISH, State
+from swallowtail.fitting.core.build import BuildPlan
 from swallowtail.fitting.core.objectives import Objective
 from swallowtail.fitting.core.product import MATRIX, layered
 from swallowtail.fitting.core.records import AlignedFit, Callback, DenseFit
-from swallowtail.fitting.core.search import search_pairs
+from swallowtail.fitting.core.search import FINISH, POLISH, State
+from swallowtail.fitting.core.stages import search_pairs
 
 WORK = 9.5e6  # n·K·cycles by default: half a second
 WORK_ALIGNED = 2.4e7  # the same for a rotation, whose gradient takes half as long
@@ -35,21 +35,21 @@ class Effort(NamedTuple):
     most: float  # cycles times n, unless that is fewer than five
     finish: int  # L-BFGS iterations at the end
     polish: int  # L-BFGS iterations in every step and cycle
-    plan: Plan  # of a building
+    plan: BuildPlan  # of a building
 
     def of_search(
         self, n: int, steps: int | None = None, finish: int | None = None, work: float = BUILDING
     ) -> dict[str, Any]:
-        """Arguments of `core.search.search_pairs` on n coordinates; ``steps`` and ``finish`` count if given."""
+        """Arguments of `core.stages.search_pairs` on n coordinates; ``steps`` and ``finish`` count if given."""
         plan = self.plan.limited(n, work) if steps is None else self.plan.of(steps)
         return {"plan": plan, "polish": self.polish, "finish": self.finish if finish is None else finish}
 
 
-OTHERS = (Plan(steps=2, starts=1),)  # are tried as well, where there are many cycles
+OTHERS = (BuildPlan(steps=2, starts=1),)  # are tried as well, where there are many cycles
 EFFORTS = {
-    "quick": Effort(0.2, 1000, 8, 5, Plan(steps=2, starts=1)),
-    "default": Effort(1.0, np.inf, FINISH, POLISH, Plan()),
-    "best": Effort(8.0, np.inf, 3 * FINISH, POLISH, Plan(steps=12)),
+    "quick": Effort(0.2, 1000, 8, 5, BuildPlan(steps=2, starts=1)),
+    "default": Effort(1.0, np.inf, FINISH, POLISH, BuildPlan()),
+    "best": Effort(8.0, np.inf, 3 * FINISH, POLISH, BuildPlan(steps=12)),
 }
 
 
@@ -94,7 +94,7 @@ def fit_pairs(
         seed: of the cycles' choices.
         callback: called as callback(stage, K, best objective so far), stages "grow", "polish", "trial",
             "cycle", "shrink"; may raise `Stop` or KeyboardInterrupt, and the best so far is returned.
-        save, resume: as in `core.search.search_pairs`.
+        save, resume: as in `core.stages.search_pairs`.
 
     Returns:
         The wiring (a `Pairs`), angles (K,), eigenvalues (n,), and the history of the best objective: the
@@ -146,7 +146,7 @@ def align_pairs(
         target_error: stop at this relative error ‖R − Q‖_F / √n with as few rotations as it takes.
         seed: of the cycles' choices.
         callback: as in `fit_pairs`.
-        save, resume: as in `core.search.search_pairs`.
+        save, resume: as in `core.stages.search_pairs`.
 
     Returns:
         Wiring, angles (K,) and the history of ‖R − Q‖²_F / n.

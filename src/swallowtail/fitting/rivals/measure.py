@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from swallowtail.fitting.methods.low_rank import FULL_EIGH, LowRank, gaussian_loss
+from swallowtail.fitting.methods.low_rank import FULL_EIGH, DiagonalLowRank, gaussian_loss
 from swallowtail.fitting.result import Rival
 from swallowtail.fitting.rivals.forms import Alternative, entries
 from swallowtail.metrics import column_angles, probe_generator, relative_error
@@ -61,7 +61,7 @@ class Measure:
 
 def likelihood_score(H: np.ndarray, B: Any) -> float:
     """The loss of the Gaussian with covariance B on data with covariance H, in nats per dimension; lower is better."""
-    if isinstance(B, LowRank):
+    if isinstance(B, DiagonalLowRank):
         return nats(gaussian_loss(H, B))
     try:
         size, solved = float(B.logdet()), np.asarray(B.solve(H))

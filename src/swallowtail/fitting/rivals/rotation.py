@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from swallowtail.fitting.budget import Cost
-from swallowtail.fitting.methods.low_rank import LowRank
+from swallowtail.fitting.methods.low_rank import DiagonalLowRank
 from swallowtail.fitting.result import Rival, count_floats
 from swallowtail.fitting.rivals.forms import Alternative, other_form, shared
 from swallowtail.metrics import error_angle, relative_error
@@ -15,7 +15,7 @@ from swallowtail.metrics import error_angle, relative_error
 PROBES = 1000  # x for an angle
 
 
-def low_rank_rotation(R: np.ndarray, ranks: list[int]) -> dict[int, LowRank]:
+def low_rank_rotation(R: np.ndarray, ranks: list[int]) -> dict[int, DiagonalLowRank]:
     """The best c·I + U Vᵀ of rank r in Frobenius norm for each r: 2rn + 1 floats, (2r + 1)n multiply-adds.
 
     For orthogonal R, (R − cI)ᵀ(R − cI) = (1 + c²)I − c(R + Rᵀ): whatever c, the right singular vectors are
@@ -28,7 +28,7 @@ def low_rank_rotation(R: np.ndarray, ranks: list[int]) -> dict[int, LowRank]:
     for r in ranks:
         highest, lowest = (float(part.mean()) if r < n else 0.0 for part in (mu[r:], mu[: n - r]))
         c, kept = (highest, V[:, :r]) if abs(highest) >= abs(lowest) else (lowest, V[:, n - r :])
-        result[r] = LowRank(c, np.ones(kept.shape[1]), kept, R @ kept - c * kept)
+        result[r] = DiagonalLowRank(c, np.ones(kept.shape[1]), kept, R @ kept - c * kept)
     return result
 
 

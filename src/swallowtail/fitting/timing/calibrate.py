@@ -48,7 +48,7 @@ def calibrate(
     """Measure products on a device and keep the times; `fit_symmetric` with ``budget="time"`` then uses them.
 
     On a CPU one thread does 256 products at a time. On a GPU calls of 16384 products follow each other, and its own
-    clock counts. Takes ten seconds or so; on a GPU a minute, for compiling.
+    clock counts. Takes half a minute on a CPU, and a minute on a GPU, for compiling.
 
     Args:
         device: "cpu" or "cuda".

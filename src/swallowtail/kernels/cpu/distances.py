@@ -1,4 +1,4 @@
-"""Distances to Gaussians and variances along their axes, on tiles of rows: what `gaussians.distances` calls.
+"""Distances to Gaussians and variances along their axes, on tiles of rows: what `gaussians.em.distances` calls.
 
 A tile of rows is transposed once; each component rotates a copy of it and adds up weighted squares there, so
 nothing but the distances is written back. Rotating blocks of rows for one component after another spends most of its

@@ -74,17 +74,21 @@ def driver_library() -> Any:
 
 
 @lru_cache(maxsize=8)
+def capability(device: torch.device) -> tuple[int, int]:
+    """NVIDIA's number for the generation of a GPU; (0, 0) for other devices."""
+    if device.type != "cuda" or torch.version.hip is not None:
+        return 0, 0
+    return torch.cuda.get_device_capability(device)
+
+
 def multiplies_half_blocks(device: torch.device) -> bool:
     """Whether the tensor cores of a device multiply both half-precision dtypes, and copies to shared memory run aside.
 
     Both came with compute capability 8.0.
     """
-    if device.type != "cuda" or torch.version.hip is not None:
-        return False
-    return torch.cuda.get_device_capability(device) >= (8, 0)
+    return capability(device) >= (8, 0)
 
 
-@lru_cache(maxsize=32)
 def multiplies_blocks(device: torch.device, dtype: torch.dtype) -> bool:
     """Whether Triton's products of small matrices run on a device.
 
@@ -107,10 +111,14 @@ def float32_products() -> Literal["tf32x3", "tf32"]:
     return "tf32x3" if exact else "tf32"
 
 
-@lru_cache(maxsize=8)
 def adds_pairs(device: torch.device) -> bool:
     """Whether two neighbouring float32 numbers in memory can be added to at once: from compute capability 9.0 on."""
-    return torch.cuda.get_device_capability(device) >= (9, 0)
+    return capability(device) >= (9, 0)
+
+
+def stores_matrices(device: torch.device) -> bool:
+    """Whether a warp stores fragments of matrices in one instruction: from compute capability 9.0 on."""
+    return capability(device) >= (9, 0)
 
 
 @lru_cache(maxsize=8)

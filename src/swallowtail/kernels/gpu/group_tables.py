@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from swallowtail.kernels.gpu.block_tables import power_of_two
-from swallowtail.kernels.gpu.device import constant
+from swallowtail.kernels.gpu.device import capturing, constant
 from swallowtail.kernels.gpu.group_plan import TRITON_SIZE, GroupPlan, group_plan
 from swallowtail.kernels.gpu.launch import launch
 from swallowtail.kernels.gpu.triton.sweeps import matrices_kernel
@@ -56,7 +56,7 @@ class GroupTables:
         if kept is None:
             kept = make(self._wiring, self._angles, self._eigenvalues if symmetric else None, dtype)
             # Within a graph that is being recorded, nothing is computed yet: others must not read it.
-            if not (self._angles.is_cuda and torch.cuda.is_current_stream_capturing()):
+            if not capturing(self._angles.device):
                 self._made[symmetric, dtype] = kept
         return kept
 

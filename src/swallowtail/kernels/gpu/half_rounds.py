@@ -26,7 +26,6 @@ from swallowtail.kernels.gpu.triton.sweeps import fragments_kernel
 from swallowtail.wiring import Wiring
 
 KINDS = {torch.bfloat16: "bf16", torch.float16: "fp16"}
-CAPABILITY = (9, 0)  # the first with ``stmatrix``
 
 
 class Tile(NamedTuple):
@@ -89,9 +88,7 @@ def suits(wiring: Wiring, dtype: torch.dtype, where: torch.device) -> bool:
         dtype in KINDS
         and wiring.n % 8 == 0
         and rows(wiring.n) <= max(TILES[1])
-        and where.type == "cuda"
-        and torch.version.hip is None
-        and torch.cuda.get_device_capability(where) >= CAPABILITY
+        and device.stores_matrices(where)
     )
 
 

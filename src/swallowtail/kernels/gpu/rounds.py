@@ -81,7 +81,7 @@ class RoundTables:
             return self._made
         made = make(self._wiring, self._angles, self._eigenvalues)
         # Within a graph that is being recorded, nothing is computed yet: others must not read it.
-        if not torch.cuda.is_current_stream_capturing():
+        if not device.capturing(self._angles.device):
             self._made = made
         return made
 
@@ -94,7 +94,7 @@ class RoundTables:
             own = eigenvalues if self._eigenvalues is None else self._eigenvalues
             found = half_rounds.make(self._wiring, self._angles, own, form, x.dtype)
             kept = form != "symmetric" or self._eigenvalues is not None
-            if kept and not torch.cuda.is_current_stream_capturing():
+            if kept and not device.capturing(x.device):
                 self._half[form, x.dtype] = found
         return found
 
@@ -120,7 +120,7 @@ class RoundTables:
         kept = self._dense.get((symmetric, dtype))
         if kept is None:
             kept = _make_dense(self.get(), self._wiring.n, symmetric, dtype)
-            if not torch.cuda.is_current_stream_capturing():
+            if not device.capturing(self._angles.device):
                 self._dense[symmetric, dtype] = kept
         return kept._replace(matrix=kept.matrix.T) if to_basis and not symmetric else kept
 

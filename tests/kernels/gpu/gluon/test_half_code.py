@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from emulator.inline import Warp
 from kernels.gpu.grouping import free_groups
-from kernels.gpu.ptx import Warp
 
 pytest.importorskip("triton", reason="the GPU back end needs Triton")
 
@@ -41,7 +41,7 @@ class Tile:
         self.kind = "bf16" if x.dtype == torch.bfloat16 else "fp16"
         self.size = rows(self.n) * lanes * 2
         self.memory = np.zeros(self.size + 1024, np.uint8)
-        self.conflicts: list[int] = []
+        self.warp = Warp(self.memory)
 
     def pieces(self):
         """For each 32 coordinates of eight vectors: where they are, and the warp's addresses."""
@@ -54,10 +54,7 @@ class Tile:
                 )
 
     def run(self, code: str, operands: dict[int, np.ndarray]) -> dict[str, np.ndarray]:
-        warp = Warp(self.memory)
-        found = warp.run(code, operands)
-        self.conflicts += warp.conflicts
-        return found
+        return self.warp.run(code, operands)
 
     def numbers(self, vectors: int, start: int) -> list[np.ndarray]:
         """Four words of each lane: eight neighbours of a vector."""
@@ -109,7 +106,7 @@ def test_vectors_go_in_and_out(lanes, n, kind):
     np.testing.assert_allclose(
         tile.leave(np.zeros(lanes, np.int64)), x.double().numpy(), rtol=2.0**-11, atol=2**-24
     )
-    assert max(tile.conflicts) == 1  # eight rows have eight banks
+    assert tile.warp.shared.conflicts == 1  # eight rows have eight banks
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,49 @@
+"""Every Gluon kernel, compiled for an H200 and run in NumPy (`emulator`): products and gradients against the reference.
+
+Accesses out of bounds, words that warps use at once and copies that nobody waits for are failures as well.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="the GPU back end needs Triton")
+
+from emulator.h200 import pretend
+from interpreter import needs_compiler
+from kernels.gpu.checking import check
+from kernels.gpu.grouping import free_groups
+
+from swallowtail.kernels.gpu import blocks
+from swallowtail.wiring import Butterfly, Pairs, Wiring
+
+CPU = torch.device("cpu")
+BOUNDS = {torch.float32: 4e-7, torch.bfloat16: 4.5e-3, torch.float16: 6.5e-4}
+# Wiring, rotations, vectors, dtype, whether tables are prepared, and the Gluon kernels that have to be among those run.
+CASES: dict[str, tuple[Wiring, int, int, torch.dtype, bool, set[str]]] = {
+    "butterfly": (Butterfly(784), 1, 3, torch.float32, True, {"whole_rotate_kernel", "whole_backward_kernel"}),
+    "reversed": (Butterfly(1024, reverse=True), 2, 3, torch.float32, False, {"whole_backward_kernel"}),
+    "short": (Butterfly(300, reverse=True), 1, 5, torch.float32, True, {"whole_backward_kernel"}),
+    "long": (Butterfly(2056), 1, 1, torch.float32, True, {"whole_backward_kernel"}),
+    "deep": (Butterfly(604, 2), 1, 3, torch.bfloat16, True, {"whole_rotate_kernel"}),
+    "deep, in rounds": (Butterfly(600, 2), 1, 3, torch.bfloat16, True, {"half_rounds_kernel"}),
+    "pairs": (Pairs(24, [[(k, 23 - k)] for k in range(12)] * 3), 2, 33, torch.float32, True, {"shared_pairs_kernel"}),
+    "groups": (free_groups(264, 16, 2), 1, 70, torch.float32, True, {"rounds_kernel", "round_gradients_kernel"}),
+    "half groups": (free_groups(520, 16, 2), 1, 70, torch.bfloat16, True, {"half_rounds_kernel"}),
+    "fp16 groups": (free_groups(520, 16, 2), 1, 70, torch.float16, False, {"half_rounds_kernel"}),
+    "blocks": (Butterfly(512), 1, 70, torch.bfloat16, True, {"blocks_kernel"}),
+    "more blocks": (Butterfly(1000, reverse=True), 1, 20, torch.float16, True, {"blocks_kernel"}),
+    "thirds": (Butterfly(2048), 1, 20, torch.bfloat16, True, {"thirds_kernel", "half_rounds_kernel"}),
+    "strided": (Butterfly(4096), 1, 9, torch.bfloat16, True, {"blocks_kernel", "strided_kernel"}),
+}  # fmt: skip
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", CASES)
+def test_every_function(name, monkeypatch):
+    wiring, batch, m, dtype, prepared, kernels = CASES[name]
+    monkeypatch.setattr(blocks, "MANY", 0)  # few vectors take several launches too
+    launched = pretend(monkeypatch, apart=name in ("short", "half groups", "blocks"))
+    check(wiring, batch, m, dtype, BOUNDS[dtype], prepared, CPU)
+    assert kernels <= set(launched)
