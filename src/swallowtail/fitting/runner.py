@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from swallowtail.errors import ArgumentError
-from swallowtail.fitting import sparse_route
 from swallowtail.fitting.budget import Budget, Prices
 from swallowtail.fitting.checkpoint import Checkpoint
 from swallowtail.fitting.core.product import FLOOR
@@ -30,7 +29,7 @@ from swallowtail.fitting.properties import Property
 from swallowtail.fitting.quality import UNKNOWN, on_samples
 from swallowtail.fitting.request import Request
 from swallowtail.fitting.result import Candidate, FitResult, Found, Quality, build_result
-from swallowtail.fitting.sparse_route import by_sparse_entries
+from swallowtail.fitting.sparse_route import by_entries_of_sparse, is_open
 from swallowtail.fitting.timing import time_model
 from swallowtail.fitting.watch import Watch
 from swallowtail.metrics import Estimate, probe_generator
@@ -60,7 +59,7 @@ def run(source: Any, n: int | None, kind: Property, request: Request) -> FitResu
         elif problem.tensor is not None:
             found = by_device(job)
         elif problem.dense is None:
-            found = by_sparse_entries(job) if sparse_route.is_open(job) else by_products(job)
+            found = by_entries_of_sparse(job) if is_open(job) else by_products(job)
         else:
             found = _by_entries(job)
         result = _result(job, found)

@@ -23,7 +23,7 @@ PRODUCTS = 64  # that c·I + low rank is made of; beside the default rotations i
 NUMBERS, FEWEST = (
     1 << 24,
     8,
-)  # in all x for an angle, at most; the longer they are, the less their angles differ
+)  # in all x for an angle; such x: the longer they are, the less their angles differ
 
 
 def is_open(job: Job) -> bool:
@@ -33,7 +33,7 @@ def is_open(job: Job) -> bool:
     return job.problem.sparse is not None and plain and job.family is None and request.max_products is None
 
 
-def by_sparse_entries(job: Job) -> Found:
+def by_entries_of_sparse(job: Job) -> Found:
     """Grow rotations on the entries."""
     angle = job.request.target_angle
     goal = 0.0 if angle is None else MARGIN * math.sin(math.radians(angle))  # D is the diagonal of QᵀHQ

@@ -16,7 +16,7 @@ from swallowtail.wiring import Pairs
 
 MOST = 1 << 23  # entries of QᵀHQ before another layer: 100 MB, and eight times that during the layer at worst
 ROUNDING = (
-    1e-14  # entries so far below the largest are left out: a rotation leaves some where it makes a zero
+    1e-14  # entries so far below the largest are left out; a rotation leaves such where it makes a zero
 )
 
 
@@ -54,7 +54,7 @@ def fit_sparse(
         theta = 0.5 * np.arctan2(2.0 * upper.data[chosen], d[i] - d[j])
         theta -= (
             0.5 * np.pi * np.round(theta / (0.5 * np.pi))
-        )  # the same up to a quarter turn, and so in [−45°, 45°]
+        )  # a quarter turn less serves alike: to [−45°, 45°]
         A = _rotated(A, i, j, theta)
         pairs.append(np.stack([i, j], 1))
         angles.append(theta)
