@@ -20,10 +20,8 @@ from swallowtail.metrics import probe_generator
 
 MARGIN = 0.98  # of the error that belongs to an angle, as the angle is then measured on random x
 PRODUCTS = 64  # that c·I + low rank is made of; beside the default rotations it has 14 terms at most
-NUMBERS, FEWEST = (
-    1 << 24,
-    8,
-)  # in all x for an angle; such x: the longer they are, the less their angles differ
+# In all x for an angle, and such x: the longer they are, the less their angles differ.
+NUMBERS, FEWEST = 1 << 24, 8
 
 
 def is_open(job: Job) -> bool:

@@ -15,9 +15,7 @@ from swallowtail.fitting.core.records import Callback, DenseFit, History, Listen
 from swallowtail.wiring import Pairs
 
 MOST = 1 << 23  # entries of QᵀHQ before another layer: 100 MB, and eight times that during the layer at worst
-ROUNDING = (
-    1e-14  # entries so far below the largest are left out; a rotation leaves such where it makes a zero
-)
+ROUNDING = 1e-14  # of the largest entry: what a rotation leaves where it makes a zero
 
 
 def fit_sparse(
@@ -52,9 +50,7 @@ def fit_sparse(
         chosen = _layer(upper)[: n_rotations - offsets[-1]]
         i, j, d = upper.row[chosen], upper.col[chosen], A.diagonal()
         theta = 0.5 * np.arctan2(2.0 * upper.data[chosen], d[i] - d[j])
-        theta -= (
-            0.5 * np.pi * np.round(theta / (0.5 * np.pi))
-        )  # a quarter turn less serves alike: to [−45°, 45°]
+        theta -= 0.5 * np.pi * np.round(theta / (0.5 * np.pi))  # into [−45°, 45°], which serves alike
         A = _rotated(A, i, j, theta)
         pairs.append(np.stack([i, j], 1))
         angles.append(theta)
