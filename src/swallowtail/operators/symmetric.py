@@ -84,7 +84,10 @@ class SymmetricOperator(Affine):
         )
 
     def function(self, f: Callable[[torch.Tensor], torch.Tensor]) -> SymmetricOperator:
-        """f(H) = Q f(D) Qᵀ; ``f`` acts on the tensor of eigenvalues, e.g. ``torch.sqrt``."""
+        """f(H) = Q f(D) Qᵀ; ``f`` acts on the tensor of eigenvalues, e.g. ``torch.sqrt``.
+
+        Where f is not defined, as the root of a negative eigenvalue, it is NaN, and then so are all products.
+        """
         eigenvalues = checks.function("f", f, "a tensor of eigenvalues")(self.eigenvalues)
         if not isinstance(eigenvalues, torch.Tensor) or eigenvalues.shape[-1:] != (self.n,):
             got = f"one to {getattr(eigenvalues, 'shape', type(eigenvalues).__name__)}"

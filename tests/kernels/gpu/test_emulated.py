@@ -13,7 +13,7 @@ pytest.importorskip("triton", reason="the GPU back end needs Triton")
 from emulator.h200 import pretend
 from interpreter import needs_compiler
 from kernels.gpu.checking import check, problem
-from kernels.gpu.grouping import free_groups
+from kernels.gpu.grouping import HUB, fixed_groups, free_groups
 
 from swallowtail.kernels import reference
 from swallowtail.kernels.gpu import backend as gpu
@@ -51,15 +51,38 @@ def test_every_function(name, monkeypatch):
     assert kernels <= set(launched)
 
 
+@pytest.mark.extras
+@needs_compiler
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("dtype", BOUNDS)
+@pytest.mark.parametrize(
+    "wiring",
+    [
+        *(Butterfly(n, reverse=n % 16 == 0) for n in (16, 24, 64, 128, 136, 256, 264, 512, 520, 1024, 1032)),
+        Butterfly(2048), Butterfly(3000), Butterfly(5000), Butterfly(8192, reverse=True),
+        Butterfly(100, 3), Butterfly(1024, 4, reverse=True),
+        Pairs(50, [[(k, 49 - k) for k in range(25)], [(k, k + 25) for k in range(25)]]),
+        fixed_groups(784, 16, 3), fixed_groups(1024, 128, 2), fixed_groups(1000, 96, 1), free_groups(784, 16, 3),
+        free_groups(2104, 16, 1), HUB,
+    ],
+    ids=str,
+)  # fmt: skip
+def test_other_shapes(wiring, dtype, apart, monkeypatch):
+    """Every path that an H200 would take, whatever its kernels are written in."""
+    monkeypatch.setattr(blocks, "MANY", 0)
+    pretend(monkeypatch, apart)
+    for prepared in (False, True):
+        check(wiring, 1, 5, dtype, BOUNDS[dtype] * max(1, wiring.n_layers / 12), prepared, CPU)
+
+
 @needs_compiler
 @pytest.mark.parametrize("name", ["butterfly", "groups", "half groups", "blocks"])
 def test_vectors_of_any_size(name, monkeypatch):
     """Each vector has a size of its own. No result is off by more than rounding and n subnormal steps."""
     wiring, _, _, dtype, prepared, _ = CASES[name]
     exponents = torch.tensor([-140, -120, -100, -60, 0, 60, 100, 120])[:, None]
-    if (
-        dtype == torch.bfloat16
-    ):  # tensor cores round between two rounds: there the smallest numbers lose digits
+    # Tensor cores round between two rounds: there bf16's smallest numbers lose digits.
+    if dtype == torch.bfloat16:
         exponents = exponents.clamp(-100, 110)
     angles, d, x, _ = problem(wiring, 1, len(exponents), dtype, CPU)
     x = (x.double() / 4 * 2.0**exponents).to(dtype)
