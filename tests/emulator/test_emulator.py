@@ -207,6 +207,14 @@ def test_a_missing_barrier_is_found(apart):
         kernel(SWAP.replace("{barrier}", ""), given, shared=256, apart=apart)
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_two_warps_that_write_to_one_word_are_found(apart):
+    code = "mov.b32 %r3, global_smem; {value} st.shared.b32 [%r3], {%r4}; mov.u32 %r9, 0;"
+    kernel(code.replace("{value}", "mov.u32 %r4, 7;"), words(), shared=256, apart=apart)  # the same number
+    with pytest.raises(MemoryFault, match="writes what another writes"):
+        kernel(code.replace("{value}", "shr.u32 %r4, %r0, 5;"), words(), shared=256, apart=apart)
+
+
 def test_the_next_writer_needs_a_barrier_too():
     again = SWAP.replace("{barrier}", "bar.sync 0;") + "st.shared.b32 [%r5], {%r2};"
     with pytest.raises(MemoryFault, match="no barrier"):

@@ -53,24 +53,22 @@ def test_every_function(name, monkeypatch):
 
 @pytest.mark.extras
 @needs_compiler
-@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("dtype", BOUNDS)
 @pytest.mark.parametrize(
     "wiring",
     [
-        *(Butterfly(n, reverse=n % 16 == 0) for n in (16, 24, 64, 128, 136, 256, 264, 512, 520, 1024, 1032)),
-        Butterfly(2048), Butterfly(3000), Butterfly(5000), Butterfly(8192, reverse=True),
-        Butterfly(100, 3), Butterfly(1024, 4, reverse=True),
+        *(Butterfly(n, reverse=n % 16 == 0) for n in (16, 24, 128, 136, 256, 264, 512, 520, 1024, 2048, 3000)),
+        Butterfly(8192, reverse=True), Butterfly(100, 2), Butterfly(1024, 2, reverse=True),
         Pairs(50, [[(k, 49 - k) for k in range(25)], [(k, k + 25) for k in range(25)]]),
         fixed_groups(784, 16, 3), fixed_groups(1024, 128, 2), fixed_groups(1000, 96, 1), free_groups(784, 16, 3),
         free_groups(2104, 16, 1), HUB,
     ],
     ids=str,
 )  # fmt: skip
-def test_other_shapes(wiring, dtype, apart, monkeypatch):
+def test_other_shapes(wiring, dtype, monkeypatch):
     """Every path that an H200 would take, whatever its kernels are written in."""
     monkeypatch.setattr(blocks, "MANY", 0)
-    pretend(monkeypatch, apart)
+    pretend(monkeypatch, apart=wiring.n % 3 == 0)
     for prepared in (False, True):
         check(wiring, 1, 5, dtype, BOUNDS[dtype] * max(1, wiring.n_layers / 12), prepared, CPU)
 
